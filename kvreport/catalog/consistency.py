@@ -207,8 +207,9 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     """Key and value projections: together as many rows as the caches of all layers have elements.
 
     Fewer are right in two architectures: values that are the keys again (Gemma 4's full attention has no
-    ``v_proj``), and blocks whose weights several layers share (Zamba2), where queries are as few as keys. More are
-    right where experts make a value (K2 Horizon): each layer has as many of the same matrix, ``v_experts.*``.
+    ``v_proj``), and blocks whose weights several layers share (Zamba2) or that run several times (Inkling 2 Mini),
+    where queries are as few as keys. More are right where experts make a value (K2 Horizon): each layer has as
+    many of the same matrix, ``v_experts.*``. What makes the kernel of a convolution of keys is no projection.
     """
     if is_pooling(model):
         return
@@ -225,7 +226,10 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     projections = [
         group
         for group in model.weights
-        if group.component == "attention" and group.split == "kv_heads" and len(group.shape) == 2
+        if group.component == "attention"
+        and group.split == "kv_heads"
+        and len(group.shape) == 2
+        and "conv" not in group.name
     ]
     if not projections:
         return

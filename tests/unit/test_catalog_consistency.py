@@ -208,3 +208,18 @@ def test_a_value_that_experts_make_is_counted_once_and_whole() -> None:
     ]
     (found,) = contradictions(record.model_copy(update={"weights": weights}))
     assert "the rows of their key and value projections" in found.allowed
+
+
+def test_layers_that_run_several_times_have_the_projections_of_one_pass() -> None:
+    # Inkling 2 Mini visits 24 layers 48 times. What makes a convolution's kernel has the keys' heads, not their width.
+    record = open_catalog(data_dir()).models["thinkingmachines/Inkling-2-Mini"]
+    assert record.layer_count == 48
+    kernels = [one for one in record.weights if one.name.endswith("k_sconv.weight_proj.weight")]
+    assert [one.shape[0] for one in kernels] == [8 * 4]
+    assert not list(contradictions(record))
+    weights = [
+        one.model_copy(update={"shape": (512, 2304)}) if one.name.endswith(".k_proj.weight") else one
+        for one in record.weights
+    ]
+    wrong = list(contradictions(record.model_copy(update={"weights": weights})))
+    assert any("KV heads x width of the caches" in found.allowed for found in wrong)
