@@ -16,7 +16,6 @@ from kvreport.catalog.release import (
     public_rules,
     read_rules,
     value_at,
-    version_number,
 )
 from kvreport.catalog.shelf import Shelf, spoken, validate
 from kvreport.errors import CatalogError, Fault, faults_of
@@ -44,11 +43,10 @@ def records_of(rules: RulesFile, where: str) -> Iterator[Engine]:
     constants = {rule.rule: rule.by_release() for rule in rules.rules if rule.is_constant(FIELDS)}
     common: Any = rules.engine
     for record, end in zip(rules.records, ends, strict=True):
-        numbers = version_number(record.version)
-        measured = {name: value_at(values, numbers) for name, values in constants.items()}
+        measured = {name: value_at(values, record.numbers) for name, values in constants.items()}
         stated = {
             **common,
-            **{name: value_at(values, numbers) for name, values in dated.items()},
+            **{name: value_at(values, record.numbers) for name, values in dated.items()},
             "coefficients": {**common.get("coefficients", {}), **measured},
             "name": record.name,
             "label": record.label,

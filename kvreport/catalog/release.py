@@ -52,16 +52,18 @@ def version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
-def since_gone(until: str | None, newest: str, stated: Numbers) -> bool | None:
+def since_gone(until: str | None, newest: str, stated: str) -> bool | None:
     """Tell whether a stated release is the newest read, which lacks what was last read in ``until``.
+
+    ``stated`` is an engine as it is asked for, such as ``vllm@0.33.0``; without a version it states no release.
 
     Returns:
         None where nothing is gone: it is in every release read, or the stated one is not after ``until``.
     """
-    last = version_number(until or "")
-    if until is None or (last and stated and stated <= last):
+    last, asked = version_number(until or ""), version_number(stated)
+    if until is None or (last and asked and asked <= last):
         return None
-    return bool(stated) and stated >= (version_number(newest) or stated)
+    return bool(asked) and asked >= (version_number(newest) or asked)
 
 
 def plain_release(version: str) -> str:
@@ -183,6 +185,11 @@ class RangeOfReleases(Record):
     label: Text
     first: Text
     version: Text
+
+    @property
+    def numbers(self) -> Numbers:
+        """The release that the record stands for, by its numbers."""
+        return version_number(self.version)
 
 
 class ClassList(Read):

@@ -115,7 +115,7 @@ class FlagReader:
         choices: Values that one of them allows, where it is a choice.
         many: Flags of this program that may be given again, with another value.
         server: Whose the other flags are.
-        release: The server's release as it is stated; empty where none is.
+        release: The engine as it is asked for, with its release where one is stated: ``vllm@0.33.0``.
         ours: Words that are written here for a flag of another name, and are no beginning of a server's.
         idle: Flags that change no memory, as they are found.
         given: Every flag that was written, by its name.
@@ -128,7 +128,7 @@ class FlagReader:
     choices: dict[str, Sequence[str]]
     many: frozenset[str]
     server: str
-    release: tuple[int, ...] = ()
+    release: str = ""
     ours: frozenset[str] = frozenset()
     idle: list[str] = field(default_factory=list)
     chosen: list[str] = field(default_factory=list)

@@ -15,7 +15,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-from kvreport.catalog.release import version_number
 from kvreport.catalog.server_flags import FAMILIES, dashed
 from kvreport.cli.local_server_command import FIT
 from kvreport.cli.server_command import data_attention, taken_apart
@@ -114,7 +113,7 @@ def _ours(spelled: str, server: str, pasted: Container[str]) -> str:
     return ours or spelled
 
 
-def _server(words: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+def _server(words: Sequence[str]) -> tuple[str, str]:
     """The server whose rules the arguments name, and its release where they state one; vLLM where they name none."""
     for word, after in pairwise([*words, ""]):
         name, sign, value = word.partition("=")
@@ -122,8 +121,8 @@ def _server(words: Sequence[str]) -> tuple[str, tuple[int, ...]]:
             named = value if sign else after
             heard = named.lower().replace("-", "_")
             server = next((server for server in FAMILIES if heard.startswith(server)), heard)
-            return server, version_number(named)
-    return "vllm", ()
+            return server, named
+    return "vllm", ""
 
 
 _WITH_LETTERS: Final = frozenset({"--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"})

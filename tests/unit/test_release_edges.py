@@ -26,6 +26,8 @@ from kvreport.catalog import release as release_module
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.release import RULES, FieldByRelease, Rule, read_rules, release_at, version_number
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENGINES: Final = ROOT / "kvreport" / "accounting" / "engines"
@@ -91,6 +93,8 @@ def answer(catalog: Catalog, entry: dict[str, Any], release: str) -> Any:
     """What a rule says for a release, as plain values."""
     rule, words = entry.get("call", entry["rule"]), dict(entry.get("with", {}))
     family, path = rule.split("/")[0], rule.partition("::")[2].split(".")
+    if "ask" in entry:
+        return estimated(catalog, f"{family}@{release}", entry["ask"], entry["of"].split("."))
     if is_value(rule):
         return plain(release_at(family, version_number(release)).values[path[0]])
     engine = engine_at(catalog, family.replace("_", "-"), release)
@@ -115,6 +119,22 @@ def answer(catalog: Catalog, entry: dict[str, Any], release: str) -> Any:
             found = sum(group.count for group in found.layers)
         case str(name):
             found = found.get(name, 0) if isinstance(found, dict) else getattr(found, name)
+    return plain(found)
+
+
+def estimated(catalog: Catalog, engine: str, words: dict[str, Any], path: list[str]) -> Any:
+    """A part of what an estimate answers, of each where the path meets several; the text of a refusal."""
+    try:
+        found: Any = estimate(**words, gpu="h100-sxm-80gb", engine=engine, catalog=catalog)
+    except InputError as refusal:
+        return str(refusal)
+    for part in path:
+        if found is None:
+            return None
+        if isinstance(found, tuple):
+            found = found[int(part)] if part.isdecimal() else tuple(getattr(one, part) for one in found)
+        else:
+            found = getattr(found, part)
     return plain(found)
 
 
@@ -366,6 +386,11 @@ def test_every_comparison_of_releases_is_in_the_table() -> None:
     others = {rule for rule in EDGES_OF if rule.split("/")[0] not in FAMILIES}
     assert others <= seen, sorted(others - seen)
     assert len(EDGES_OF) > 60
+
+
+def test_versions_are_read_where_releases_are_compared_only() -> None:
+    elsewhere = [path for path in sorted((ROOT / "kvreport").rglob("*.py")) if path.name != "release.py"]
+    assert not [path for path in elsewhere if "version_number(" in path.read_text(encoding="utf-8")]
 
 
 def test_releases_are_compared_in_the_rules_of_engines_only() -> None:
