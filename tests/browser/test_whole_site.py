@@ -388,14 +388,14 @@ def test_of_a_hundred_searches_95_have_their_page_among_the_first_three(
     index = json.loads((folder / "search/search_index.json").read_text(encoding="utf-8"))
     halves = yaml.safe_load((repository / "tests/searches.yaml").read_text(encoding="utf-8"))
     wanted = {asked: pages for half in halves.values() for asked, pages in half.items()}
-    assert len(wanted) == 100
+    assert len(wanted) >= 100
     missed = {}
     for (asked, pages), results in zip(wanted.items(), searched(index, list(wanted)), strict=True):
         first = [result[0]["location"] for result in results[:3]]
         begins = tuple(page for page in pages if not page.endswith("/"))
         if not any(address in pages or (begins and address.startswith(begins)) for address in first):
             missed[asked] = first
-    assert len(missed) <= 5, missed
+    assert len(missed) <= 0.05 * len(wanted), missed
 
 
 def test_every_page_that_the_search_s_list_names_is_there(folder: Path, repository: Path) -> None:
