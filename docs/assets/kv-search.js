@@ -2,13 +2,15 @@
 
    The theme opens the dialog, fetches `search_index.json` and shows what comes back. It sends { type, data }
    with type 0 (set up: the index) and 2 (query: what was typed), and expects 1 (ready) and 3 (results).
-   The index holds pages and their sections; `config.synonyms` holds groups of words with one meaning. */
+   The index holds pages and their sections; `config.synonyms` holds groups of words with one meaning, `config.kinds`
+   the names of each kind of thing that a question may name: "does sglang …" also asks of an engine. */
 (function () {
   "use strict";
 
   const SETUP = 0, READY = 1, QUERY = 2, RESULT = 3;
   const MOST = 40, TEASER = 190;
   const WEIGHT = { name: 9, title: 4, text: 1 };
+  const OF_ITS_KIND = 0.5, OF_ANOTHER_ENGINE = 0.6;
   const STOP = new Set(
     "a an and are be by can do does for how i in is it its my of on or the to what when which why will with you"
       .split(
@@ -65,14 +67,19 @@
 
   function setUp(index) {
     const pages = new Map(), postings = new Map();
+    const kinds = Object.entries((index.config || {}).kinds || {}).flatMap(([kind, list]) =>
+      list.map((name) => ({ kind, name: plain(name) }))
+    ).filter(({ name }) => name.join("").length > 2 && !/^\d{1,3}$/.test(name.join("")));
+    const engines = kinds.filter(({ kind }) => kind === "engine").map(({ name }) => name);
     index.docs.forEach((doc, number) => {
       const page = doc.location.split("#")[0];
-      if (!pages.has(page)) pages.set(page, { main: undefined, boost: 1, names: [] });
+      if (!pages.has(page)) pages.set(page, { main: undefined, boost: 1, names: [], engines: [] });
       const held = pages.get(page);
       if (!doc.location.includes("#")) {
         held.main = number;
         held.boost = doc.boost ?? 1;
         held.names = [doc.title, ...(doc.tags || [])].map(plain);
+        held.engines = engines.filter((name) => place(held.names[0], name) >= 0);
       }
       const add = (tokens, weight) => {
         for (const token of new Set(tokens)) {
@@ -86,7 +93,7 @@
       if (!doc.location.includes("#")) { for (const tag of doc.tags || []) add(plain(tag), WEIGHT.name); }
     });
     const synonyms = ((index.config || {}).synonyms || []).map((group) => group.map(plain));
-    return { docs: index.docs, pages, postings, synonyms, vocabulary: [...postings.keys()] };
+    return { docs: index.docs, pages, postings, synonyms, kinds, engines, vocabulary: [...postings.keys()] };
   }
 
   /* A query as it was typed, then with each synonym in its place. */
@@ -115,19 +122,32 @@
     return -1;
   }
 
+  /* For each typed word: the kind of thing whose name ends there, and whether a name of that kind begins after it. */
+  function kindsIn(held, asked) {
+    const ends = [], before = [];
+    for (const { kind, name } of held.kinds) {
+      const at = place(asked, name);
+      if (at < 0) continue;
+      ends[at + name.length - 1] = kind;
+      if (at > 0) before[at - 1] = kind;
+    }
+    return { ends, before };
+  }
+
   /* Words of the index that a typed word may mean: [word, how well]. */
-  function meant(held, token, unfinished) {
+  function meant(held, token, unfinished, kind, counts) {
     /** @type {[string, number][]} */
     const found = [];
     if (held.postings.has(token)) found.push([token, 1]);
-    // "h100 80" means 80 GB, "llama 70" means 70B.
-    const sized = /^\d+$/.test(token) ? [`${token}gb`, `${token}b`] : [];
+    // "h100 80" means 80 GB, "llama 70" means 70B; in "8 h100" the number counts.
+    const sized = /^\d+$/.test(token) && !counts ? [`${token}gb`, `${token}b`] : [];
     for (const word of sized) if (held.postings.has(word)) found.push([word, 0.8]);
     // "llama 3" is also 3.1 and 3.3; a word that is still being typed is any that begins so.
     const version = /^\d+$/.test(token);
     for (const word of version || (unfinished && token.length > 1) ? held.vocabulary : []) {
       if (word !== token && word.startsWith(version ? `${token}.` : token)) found.push([word, 0.55]);
     }
+    if (kind && held.postings.has(kind)) found.push([kind, OF_ITS_KIND]);
     if (found.length || token.length < 4 || /\d/.test(token)) return found;
     const most = token.length > 7 ? 2 : 1;
     for (const word of held.vocabulary) {
@@ -138,11 +158,16 @@
 
   function scored(held, asked, typing, factor, scores) {
     // The "a" of A100 is no article.
-    const telling = asked.filter((token, n) => !STOP.has(token) || /^\d/.test(asked[n + 1] || ""));
-    const query = telling.length ? telling : asked;
+    const places = asked.map((_, n) => n);
+    const telling = places.filter((n) => !STOP.has(asked[n]) || /^\d/.test(asked[n + 1] || ""));
+    const taken = telling.length ? telling : places, query = taken.map((n) => asked[n]);
     const total = held.docs.length;
+    const about = held.engines.filter((name) => place(asked, name) >= 0);
     const byDoc = new Map();
-    const meanings = query.map((token, n) => new Map(meant(held, token, typing && n === query.length - 1)));
+    const { ends, before } = kindsIn(held, asked);
+    const meanings = taken.map((at, n) =>
+      new Map(meant(held, query[n], typing && n === query.length - 1, ends[at], before[at] === "gpu"))
+    );
     meanings.forEach((words, n) => {
       for (const [word, fit] of words) {
         const at = held.postings.get(word);
@@ -171,7 +196,8 @@
       byPage.get(page).push(number);
     }
     for (const [page, numbers] of byPage) {
-      const { names, boost, main } = held.pages.get(page);
+      const { names, boost, main, engines } = held.pages.get(page);
+      const elsewhere = engines.length && about.length && !engines.some((one) => about.includes(one));
       const entry = byDoc.get(main) || new Float64Array(query.length);
       const anywhere = new Float64Array(query.length);
       let best = 0;
@@ -186,7 +212,7 @@
         parts.push([sum(byDoc.get(number)) * cover(byDoc.get(number)), number]);
       }
       const title = Math.max(0, ...names.map((name) => named(name, meanings, telltale, asked)));
-      const score = (best + 60 * title) * factor * Math.sqrt(boost);
+      const score = (best + 60 * title) * factor * Math.sqrt(boost) * (elsewhere ? OF_ANOTHER_ENGINE : 1);
       if (!scores.has(page) || scores.get(page).score < score) {
         scores.set(page, { score, parts, has: query.map((token, n) => [token, anywhere[n] > 0]) });
       }
@@ -207,13 +233,15 @@
       });
       if (!best) return;
       used.add(at);
-      held += telltale[n];
+      held += telltale[n] * best;
       worst = Math.min(worst, best);
       ordered = ordered && at === before + 1 || before < 0;
       before = at;
     });
     if (!used.size) return 0;
     const share = held / telltale.reduce((all, value) => all + value, 0);
+    // A product's name that was typed in full is what is asked about, whatever else was typed.
+    if (name.length > 1 && /\d/.test(name.join("")) && place(asked, name) >= 0) return 2 * share;
     // Of a name that was not typed in full, what is missing on either side counts.
     if (used.size < meanings.length) {
       return 1.6 * share ** 2 * used.size / name.filter((w) => !STOP.has(w)).length;

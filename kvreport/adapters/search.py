@@ -97,6 +97,8 @@ _FAVORED: Final = {"adr": 0.5, "questions": 1.3}
 _LONGEST_TEXT: Final = 4_000
 """Characters of a section that are indexed: enough for every written section, a bound for a page gone wrong."""
 
+_OF_A_GPU: Final = re.compile("gpus/[^/#]+/")
+
 Doc = dict[str, Any]
 
 
@@ -193,9 +195,13 @@ def generated(page: Page, url: str) -> list[Doc]:
         if anchor and name
     ]
     leading = [found for found in read(page.lead) if found[0] and found[1]]
+    quoted = [(one.id, one.title, one.html) for one in page.quoted]
     return [
         entry,
-        *({"location": f"{url}#{a}", "title": name, "text": text} for a, name, text in (*leading, *inside)),
+        *(
+            {"location": f"{url}#{a}", "title": name, "text": text}
+            for a, name, text in (*leading, *inside, *quoted)
+        ),
     ]
 
 
@@ -207,6 +213,16 @@ def _page(url: str, title: str, text: str, names: Iterable[str], boost: float) -
     if boost != 1:
         entry["boost"] = round(boost, 3)
     return entry
+
+
+def kinds_of(docs: Iterable[Doc]) -> dict[str, list[str]]:
+    """Return the names of each kind of thing that a question may name, as the engine's ``config.kinds``.
+
+    Args:
+        docs: The entries of the index; the tags of an accelerator's page are its names.
+    """
+    gpus = (doc["tags"] for doc in docs if _OF_A_GPU.fullmatch(doc["location"]) and "tags" in doc)
+    return {**WORDS["kinds"], "gpu": sorted({name for names in gpus for name in names})}
 
 
 class SearchIndex:
@@ -223,7 +239,8 @@ class SearchIndex:
 
     def take_generated(self, page: Page, url: str, uri: str) -> None:
         """Take a generated page, by its address in the site and its source's."""
-        decided = ("generated", url, *texts(page), *page.names, str(page.boost))
+        quoted = (text for one in page.quoted for text in (one.id, one.title, one.html))
+        decided = ("generated", url, *texts(page), *page.names, *quoted, str(page.boost))
         self._docs[uri] = self._of(decided, lambda: generated(page, url))
 
     def take_written(self, page: HostPage, html: str, names: tuple[str, ...]) -> None:
@@ -242,7 +259,8 @@ class SearchIndex:
     def write(self, site: Path) -> None:
         """Write the index over the theme's, into the folder of the site."""
         config = {"lang": ["en"], "separator": r"[\s\-]+", "pipeline": [], "synonyms": WORDS["synonyms"]}
-        told = {"config": config, "docs": [doc for docs in self._docs.values() for doc in docs]}
+        docs = [doc for docs in self._docs.values() for doc in docs]
+        told = {"config": config | {"kinds": kinds_of(docs)}, "docs": docs}
         content = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
         write_whole(site / INDEX, content.encode())
 

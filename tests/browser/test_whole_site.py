@@ -36,6 +36,8 @@ from visits import unusable
 from kvreport import estimate
 from kvreport.architectures import read_config
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.log_lines import log_lines
+from kvreport.catalog.refusals import refusals
 from kvreport.publish import python_runtime
 from kvreport.publish.confirmed import confirmed
 
@@ -396,6 +398,26 @@ def test_of_a_hundred_searches_95_have_their_page_among_the_first_three(
         if not any(address in pages or (begins and address.startswith(begins)) for address in first):
             missed[asked] = first
     assert len(missed) <= 0.05 * len(wanted), missed
+
+
+def test_a_pasted_message_finds_the_page_of_its_refusal(folder: Path) -> None:
+    index = json.loads((folder / "search/search_index.json").read_text(encoding="utf-8"))
+    said = {line.name: line.example for one in log_lines() for line in one.lines}
+    asked = [(one.address, said[name]) for one in refusals() for name in one.lines]
+    found = [
+        [result[0]["location"] for result in results[:3]]
+        for results in searched(index, [message for _, message in asked])
+    ]
+    missed = [
+        (message, first)
+        for (address, message), first in zip(asked, found, strict=True)
+        if address not in first
+    ]
+    assert len(asked) > 50
+    assert missed == []
+    assert sum(first[0] == address for (address, _), first in zip(asked, found, strict=True)) >= 0.9 * len(
+        asked
+    )
 
 
 def test_every_page_that_the_search_s_list_names_is_there(folder: Path, repository: Path) -> None:

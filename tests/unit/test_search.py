@@ -78,6 +78,57 @@ def entry(location: str, title: str, text: str = "", *tags: str, boost: float = 
     return {"location": location, "title": title, "text": text, "tags": list(tags), "boost": boost}
 
 
+def first_of(docs: list[search.Doc], *asked: str) -> list[str]:
+    """The page that each query finds first, where engines and accelerators are known by their names."""
+    index = {"config": {"kinds": search.kinds_of(docs)}, "docs": docs}
+    return [results[0][0]["location"] for results in searched(index, asked)]
+
+
+def test_a_question_on_engines_is_found_by_their_names():
+    docs = [
+        entry("q/engines/", "Why does vLLM give half the cache of another engine?"),
+        entry("q/log/", "SGLang: more lines", "vLLM prints fewer."),
+        *(entry(f"v/{n}/", f"Page {n}", "vLLM and SGLang: names that tell little.") for n in range(30)),
+    ]
+    assert first_of(docs, "sglang gives more than vllm") == ["q/engines/"]
+
+
+def test_a_page_on_another_engine_comes_later():
+    docs = [
+        entry("sglang/", "SGLang: not enough host memory", "", boost=1.1),
+        entry("vllm/", "vLLM: not enough host memory"),
+        *(entry(f"v/{n}/", f"Page {n}", "vLLM.") for n in range(30)),
+    ]
+    assert first_of(docs, "not enough host memory", "vllm: host memory not enough") == ["sglang/", "vllm/"]
+    del docs[1]
+    docs.append(entry("any/", "Not enough host memory here"))
+    assert first_of(docs, "vllm not enough host memory") == ["any/"]
+
+
+def test_an_accelerator_in_a_question_is_a_gpu_and_a_number_before_it_counts():
+    docs = [
+        entry("gpus/h100/", "H100 80GB", "", "H100", boost=2),
+        entry("q/users/", "How many concurrent users fit on this GPU?"),
+        entry("m/8b/", "DeepSeek R1 Distill 8B", "54 users on one H100.", boost=2),
+        entry("m/r1/", "DeepSeek R1", "78 users on 8 x H200.", "deepseek r1", boost=2),
+        *(entry(f"m/{n}/", f"Model {n}B", "Users on one H100.") for n in range(10, 40)),
+    ]
+    asked = ("how many concurrent users on an h100", "deepseek r1 8 h100", "deepseek r1 h100 speed")
+    assert first_of(docs, *asked) == ["q/users/", "m/r1/", "m/r1/"]
+
+
+def test_what_a_page_quotes_is_found_and_not_shown():
+    quoted = (Section("lines", "Lines of a log", "max_total_num_tokens=312345, chunked_prefill_size=8192"),)
+    page = Page("log/", "tool", "Log", "What is this log?", "Paste a log.", quoted=quoted)
+    docs = search.generated(page, "log/")
+    assert docs[-1] == {"location": "log/#lines", "title": "Lines of a log", "text": quoted[0].html}
+    others = [
+        entry("q/", "Tokens", "A size of 99."),
+        *(entry(f"p/{n}/", f"Tokens of {n}") for n in range(20)),
+    ]
+    assert first_of([*docs, *others], "max_total_num_tokens=99, chunked_prefill_size=7") == ["log/"]
+
+
 INDEX = {
     "config": {"synonyms": search.WORDS["synonyms"]},
     "docs": [

@@ -40,6 +40,8 @@ class Page:
         description: One plain sentence: the conclusion, for search results and link previews.
         lead: HTML under the heading, before the first section.
         names: Other names under which a search should find it.
+        quoted: Texts that a reader may paste into the search and that this page explains, as sections of plain text;
+            the page itself does not show them.
         boost: How much a search favours it among equals.
         moved_to: For a redirect: the address that holds the content now.
         card: Address of the picture shown with a shared link, or None.
@@ -53,6 +55,7 @@ class Page:
     lead: str = ""
     sections: tuple[Section, ...] = ()
     names: tuple[str, ...] = ()
+    quoted: tuple[Section, ...] = ()
     boost: float = 1.0
     moved_to: str | None = None
     card: str | None = None

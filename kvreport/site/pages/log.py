@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kvreport.catalog.log_lines import log_lines
 from kvreport.publish.profiles import FOLDER, encode
 from kvreport.publish.python_runtime import FOLDER as PYTHON
 from kvreport.publish.python_runtime import MANIFEST
@@ -55,7 +56,16 @@ def page(site: SiteData, runtime_bytes: int) -> Page:
         description="Paste the start-up log of vLLM, SGLang, llama.cpp, Ollama or TensorRT-LLM: every number "
         "explained, compared with the formula, and what to change. The log stays in your browser.",
         sections=(Section("log", "", render("log/body.html", URI, context(site, runtime_bytes))),),
+        quoted=tuple(quoted()),
     )
+
+
+def quoted() -> Iterator[Section]:
+    """Yield the lines of each engine that are no refusals, which have pages of their own, for the search."""
+    for one in log_lines():
+        examples = [line.example for line in one.lines if line.ends is None and line.setting is None]
+        title = f"Lines of {_OWNERS[one.engine]}'s log" if one.engine else "Lines of a start-up log"
+        yield Section("lines", title, " ".join(" ".join(examples).split()))
 
 
 def context(site: SiteData, runtime_bytes: int) -> Names:

@@ -24,6 +24,8 @@ from kvreport.words import counted
 
 TITLE: Final = "Refusals to start"
 MOST_CHANGES: Final = 3
+_BOOST: Final = 0.6
+"""A pasted message finds its page all the same; words of other questions are better answered elsewhere."""
 _PARTS: Final = (
     ("Weights", "weights"), ("Activations of one step", "activations"), ("Other memory", "non_framework"), ("CUDA graphs", "graphs"),
 )  # fmt: skip
@@ -56,6 +58,10 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
         description=means[0].split(". ")[0].rstrip(".") + ".",
         sections=(Section("refusal", "", body),),
         names=refusal.lines,
+        quoted=(
+            Section("yours", "The message", " ".join(engines[name][1].example for name in refusal.lines)),
+        ),
+        boost=_BOOST,
     )
 
 
