@@ -55,7 +55,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
         inside = [log.covered for log in running if log.covered is not None]
         assert (
-            f"contained the printed value in {sum(inside)} of {len(inside)} logs; today's bands are wider"
+            f"contained the printed value in {sum(inside)} of {len(inside)} logs. Today's bands are wider"
             in told
         )
         refused = [log for log in logs if log.starts_observed is False]
@@ -91,7 +91,10 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert len(spec["layer"]) == 2 + 2 * request.data.named
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     assert "first-sight-chart" in made.sections[0].html
-    assert f"For {len(empty)} more, the prediction left no memory for the cache." in made.sections[0].html
+    assert (
+        f"For {len(empty)} more log{'s' * (len(empty) != 1)}, the prediction left no memory for the cache."
+        in made.sections[0].html
+    )
     assert "first-sight-chart" not in validation.page(open_catalog()).sections[0].html
 
 

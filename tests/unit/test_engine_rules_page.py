@@ -53,7 +53,7 @@ def test_a_value_counts_the_logs_of_its_releases_alone() -> None:
         ((0, 33), case("0.33.0", inside=None, weights=-0.009)),
     ]
     told = {row.head.text: [cell.text for cell in row.cells] for row in engine_rules._rows(rules, logs)}
-    term, values, _ = told["Share of memory taken by default."]
+    term, values, _ = told["Default memory share."]
     assert (term, values) == ("defaults", "before 0.20: 0.9 (1 of 1 logs); from 0.20: 0.92 (1 of 2 logs)")
     (weights,) = (row for name, row in told.items() if name.startswith("Blocks of 20 MiB"))
     assert weights[1] == "before 0.22: no (1 of 2 logs); from 0.22: yes (1 of 1 logs)"

@@ -67,9 +67,9 @@ def _ranges(rules: RulesFile) -> Table:
 
 def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Table:
     label = rules.records[-1].label.split()[0]
-    logs = ", with the logs of these releases that show the figure and how many agree" if cases else ""
+    logs = ". Brackets: how many of the logs that show the figure agree with the value" if cases else ""
     return Table(
-        f"What {label} does by release{logs}",
+        f"What {label} does in each release{logs}",
         Column("Rule", numeric=False),
         tuple(Column(name, numeric=False) for name in ("Decides", "Value by release", "Source")),
         tuple(_rows(rules, cases)),
@@ -113,7 +113,7 @@ def _said(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, frozenset):
         return ", ".join(sorted(value)[:_NAMED]) + (" and others" * (len(value) > _NAMED)) or "none"
-    return f"{value:,}" if isinstance(value, int | float) and value >= 1024 else str(value)
+    return f"{value:,.0f}" if isinstance(value, int | float) and value >= 1024 else str(value)
 
 
 def _logs(term: str, cases: Sequence[Compared]) -> str:

@@ -14,7 +14,7 @@ from kvreport.evidence.validation import Compared, Validation
 from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import engine_name
+from kvreport.words import counted, engine_name
 
 BAND: Final = {True: "inside", False: "outside", None: ""}
 
@@ -59,14 +59,15 @@ def picture(found: FirstSeen, validation: Validation) -> charts.ChartRequest | N
 def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
-    empty = f" For {data.empty} more, the prediction left no memory for the cache." if data.empty else ""
+    logs = counted(data.empty, "more log|more logs")
+    empty = f" For {logs}, the prediction left no memory for the cache." if data.empty else ""
     return Chart(
         id="first-sight-chart",
         title="KV cache size in tokens: first prediction against the engine's log",
         digest=request.digest,
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
-        caption="Each mark is one published log; on the line, prediction and log are equal. "
+        caption="Each mark is one published log. On the line, prediction and log are equal. "
         f"The {WORST} logs with the largest errors are named where there is room. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
@@ -157,7 +158,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
             )
         )
     return Table(
-        "Every first prediction, and the error by today's rules",
+        "Every first prediction, with the error of today's rules",
         Column("Log", numeric=False),
         (
             Column("Engine", numeric=False),

@@ -36,7 +36,7 @@ def tables(catalog: Catalog, found: Sequence[Scored]) -> Iterator[Table]:
     by_key = {one.forecast.key: one.forecast for one in found}
     context = units.count(found[-1].run.context_tokens)
     yield Table(
-        f"{conclusion(found)} Cells are the tokens of the KV pool for requests of up to {context} tokens",
+        f"{conclusion(found)} Cells show the tokens of the KV pool for requests of up to {context} tokens",
         Column("Model", numeric=False),
         tuple(Column(_machine(catalog, gpu, devices), "tokens") for gpu, devices in machines),
         tuple(

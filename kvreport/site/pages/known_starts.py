@@ -40,9 +40,9 @@ def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
     """One sentence: how many are predicted correctly now, how many were at first sight, and how many are too old."""
     right = sum(one.right for one in found)
     met = [one.case.first_sight for one in found if one.case.first_sight is not None]
-    now = f"Servers documented to start or to fail: {right} of {len(found)} are predicted correctly today"
-    now = f"{now}, {sum(met)} of {len(met)} were when first seen" if met else now
-    return f"{now}. {old} more are of releases too old to be computed" if old else now
+    now = f"Of {len(found)} servers documented to start or to fail, {right} are predicted correctly today"
+    now = f"{now}. When first seen, {sum(met)} of {len(met)} were predicted correctly" if met else now
+    return f"{now}. {old} more have releases that are too old to be computed" if old else now
 
 
 def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:

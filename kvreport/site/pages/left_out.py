@@ -32,7 +32,7 @@ def lead(found: LeftOut) -> str:
         else f". Applied to the first predictions of {first.logs} pools, it contains {first.coverage:.0%}"
     )
     return (
-        f"{told.logs} vLLM logs from {told.sources} sources. Each is predicted by today's rules, with the constants "
+        f"Each of {told.logs} vLLM logs from {told.sources} sources is predicted by today's rules, with the constants "
         f"fitted to all other sources. KV pool tokens are off by {told.median_error:.1%} (median) and {told.p90_error:.1%} (90th "
         f"percentile). Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )
@@ -137,7 +137,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     ]
     measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
-        measure = ". The unit is the predicted reserve plus 1 GiB; a kind with fewer than ten sources has no band of its own"
+        measure = ". The unit is the predicted reserve plus 1 GiB. Kinds with fewer than ten sources have no separate band"
     return Table(
         f"{engine_name(family)}: the band that contains 80% of first predictions, by kind of server{measure}",
         Column("Kind of server", numeric=False),
@@ -145,7 +145,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
             Column("First predictions"),
             Column("Sources"),
             Column("Band"),
-            Column("Inside a band made without their source"),
+            Column("Inside a band fitted without their source"),
         ),
         tuple(rows),
     )

@@ -27,9 +27,9 @@ def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
         yield _pools(catalog, peers)
     if peers.cited:
         yield Table(
-            "Further tools, and what a tool does better",
+            "More tools, and what each of them does better",
             Column("Tool and version", numeric=False),
-            (Column("Why it was not run, or what it does better", numeric=False),),
+            (Column("How the tool was run, and what it does better", numeric=False),),
             tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
         )
     yield Table(
@@ -89,7 +89,7 @@ def _answers(tools: Sequence[Tool], question: Question | PoolQuestion) -> tuple[
 def _pools(catalog: Catalog, peers: PeersFile) -> Table:
     tools = _asked_tools(peers, peers.pools)
     return Table(
-        f"Requests in a pool of 40 GiB per device, cache in 16 bits. Other tools were run {_days(peers, peers.pools)}",
+        f"Requests that fit in a pool of 40 GiB per device with a 16-bit cache. Other tools were run {_days(peers, peers.pools)}",
         Column("Question", numeric=False),
         (
             Column("vLLM's own planner"),

@@ -194,16 +194,16 @@ def _conclusion(found: Validation) -> str:
     compared = sum(bool(case.comparisons) or case.starts_predicted is not None for case in found.cases)
     parts = [f"{compared} of {len(found.cases)} published start-up logs contain enough information to test"]
     errors = [
-        f"{words} {_share(one.median)} and {_share(one.p90)}"
+        f"{_share(one.median)} and {_share(one.p90)} for {words}"
         for quantity, words in (
             ("weights", "weights"),
-            ("pool", "KV pool"),
+            ("pool", "the KV pool"),
             ("tokens given pool", "tokens computed from the printed pool"),
         )
         if (one := found.statistic(quantity)) is not None
     ]
     if errors:
-        parts.append(f"Median and 90th-percentile errors of today's rules: {', '.join(errors)}")
+        parts.append(f"The median and 90th-percentile errors of today's rules are {', '.join(errors)}")
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:
@@ -236,7 +236,7 @@ _STATISTICS: Final = (
 def _errors(found: Validation) -> Table:
     rows = []
     for quantity, words in QUANTITIES.items():
-        for scope, hint in (("complete", ""), ("all", "with logs whose flags are not all known")):
+        for scope, hint in (("complete", ""), ("all", "including logs with some flags unknown")):
             one = found.statistic(quantity, scope)
             before = found.statistic(quantity)
             if one is not None and (scope == "complete" or before is None or before.count != one.count):
@@ -263,7 +263,7 @@ def _starts(found: Validation) -> Table:
         for predicted in (True, False)
     )
     return Table(
-        "Does the server start? Prediction and log, where all flags are known",
+        "Does the server start? Prediction and log, if all flags are known",
         Column("Prediction", numeric=False),
         (Column("Started"), Column("Failed to start")),
         rows,
@@ -278,7 +278,7 @@ def _planner(found: PlannerCheck) -> Table:
         return Row(Cell(text), (Cell(units.count(count), "kv-num", value=count), share))
 
     return Table(
-        f"Blocks, tokens and concurrency from {found.engine}'s own planner, run without a GPU on config.json alone",
+        f"Blocks, tokens and concurrency compared with {found.engine}'s planner, run without a GPU on config.json alone",
         Column("Compared", numeric=False),
         (Column("Count"), Column("Share")),
         (
@@ -293,9 +293,12 @@ def _planner(found: PlannerCheck) -> Table:
             *(
                 (
                     row("models with pipeline or decode-context parallelism", found.layout_models),
-                    row("their rows (a model with one set of flags in one layout)", found.layout_rows),
-                    row("their points", found.layout_points),
-                    row("their points where both are equal", found.layout_equal, found.layout_points),
+                    row(
+                        "rows of these models (a model with one set of flags in one layout)",
+                        found.layout_rows,
+                    ),
+                    row("points of these rows", found.layout_points),
+                    row("points of these rows where both are equal", found.layout_equal, found.layout_points),
                 )
                 if found.layout_points
                 else ()
@@ -360,7 +363,7 @@ def _oracle(found: OracleCheck) -> tuple[Table, ...]:
     )
     tables = [
         Table(
-            f"{found.engine}: its own argument resolution and pool configurators, run without a GPU for {found.models} models and "
+            f"Argument resolution and pool configurators of {found.engine}, run without a GPU for {found.models} models and "
             f"{len(found.accelerators)} devices ({found.day})",
             Column("Compared", numeric=False),
             (Column("Points"),),
@@ -389,7 +392,7 @@ def _oracle(found: OracleCheck) -> tuple[Table, ...]:
     if found.differences:
         tables.append(
             Table(
-                "Points that differ, by model",
+                "Points with different results, by model",
                 Column("Model", numeric=False),
                 (Column("Points"), Column("Different quantity", numeric=False)),
                 tuple(
