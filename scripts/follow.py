@@ -56,7 +56,7 @@ PARSERS: Final = {
 SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
 _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
-_RULE: Final = re.compile(r"^- (rule|field|list): (\w+)$", re.MULTILINE)
+_RULE: Final = re.compile(r"^- (rule|field|list|trait): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
 
@@ -184,10 +184,10 @@ def digests(family: str, package: Package) -> dict[str, list[str]]:
 
 
 def rules_of(family: str) -> dict[str, dict[str, Any]]:
-    """Return the rules, fields and lists by release of an engine, by their kind and name."""
+    """Return the rules, fields, lists and traits of an engine, by their kind and name."""
     path = ROOT / "data" / "engines" / family / "rules.yaml"
     read: Any = read_yaml(path, path.name) if path.is_file() else {}
-    kinds = ("rule", "field", "list")
+    kinds = ("rule", "field", "list", "trait")
     return {_key(kind, one[kind]): one for kind in kinds for one in read.get(f"{kind}s", ())}
 
 
@@ -445,7 +445,7 @@ def write(family: str, release: str, package: Package, steady: set[str], folder:
     if rules.is_file():
         text = extended(rules.read_text(encoding="utf-8"), release, steady)
         rules.write_text(text, encoding="utf-8")
-        lasts = {name: rule["at"][1] for name, rule in rules_of(family).items() if rule.get("at")}
+        lasts = {name: rule["at"][-1] for name, rule in rules_of(family).items() if rule.get("at")}
         made: dict[str, list[str]] = {}
         for last in sorted({*lasts.values()}, key=version_number):
             names = {name for name in lasts if lasts[name] == last}

@@ -101,18 +101,28 @@ class Read(Record):
 
     Attributes:
         read: Where it stands: ``path::name`` of a function, class or assignment.
-        at: The first and the last release that it was read in there; None where start-up logs alone show it, or where that was not kept.
+        at: The first and the last release that it was read in there, or the one alone; a commit or a build where releases are none.
+            None where start-up logs alone show it, or where that was not kept.
         digest: Of each name that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
     """
 
     what: LongText
     read: Text
-    at: tuple[Text, Text] | None = None
+    at: Annotated[tuple[Text, ...], Field(min_length=1, max_length=2)] | None = None
     digest: Digests = ()
+
+    @property
+    def where(self) -> str:
+        """Where it stands, with the releases that it was read in."""
+        return self.read if self.at is None else f"{self.read} ({' to '.join(self.at)})"
 
     def read_in_order(self, name: str) -> Iterator[Contradiction]:
         """Return what ``at`` says against itself."""
-        if self.at is not None and version_number(self.at[1]) <= version_number(self.at[0]):
+        if (
+            self.at is not None
+            and len(self.at) > 1
+            and version_number(self.at[1]) <= version_number(self.at[0])
+        ):
             yield Contradiction(f"at of {name}", " and ".join(self.at), "an earlier and a later release")
 
 
@@ -260,6 +270,8 @@ class RulesFile(Record):
         """Return what rules and lists say against one another, each by itself and by name."""
         for one in (*self.rules, *self.lists):
             yield from one.contradictions()
+        for always in self.traits:
+            yield from always.read_in_order(always.trait)
         firsts = [version_number(one.first) for one in self.records]
         if firsts != sorted(set(firsts)):
             yield Contradiction("records", ", ".join(one.first for one in self.records), "oldest first")

@@ -37,7 +37,7 @@ def test_every_rule_stands_once_with_its_source_and_every_range(tmp_path: Path) 
     assert rules is not None
     for rule in (*rules.rules, *rules.lists, *rules.traits):
         assert html.count(str(escape(rule.what))) == 1, rule.what
-        assert str(escape(rule.read)) in html, rule.what
+        assert str(escape(rule.where)) in html, rule.what
     assert html.count("<tr") == 2 + len(rules.rules) + len(rules.lists) + len(rules.traits) + 9
     assert "every release: DiffusionGemmaForBlockDiffusion, Gemma4ForCausalLM" in html
     assert "before 0.5.18: no; from 0.5.18: yes" in html

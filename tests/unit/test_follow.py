@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kvreport.catalog.shelf import read_yaml
 from kvreport.resources import data_dir
 
 RULES = read_yaml(data_dir() / "engines/vllm/rules.yaml", "rules")["rules"]
-NEWEST = max((rule["at"][1] for rule in RULES if rule.get("at")), key=version_number)
+NEWEST = max((rule["at"][-1] for rule in RULES if rule.get("at")), key=version_number)
 BEFORE = {
     "engine/arg_utils.py": '''
 class EngineArgs:
@@ -132,6 +133,28 @@ def test_digests_of_the_rules_are_those_of_their_citations(follow) -> None:
     made = follow.stamped(text, {RULES[2]["rule"]: ["0123456789ab"]})
     assert made.count('digest: ["0123456789ab"]') == 1
     assert follow.stamped(made, {RULES[2]["rule"]: ["0123456789ab"]}) == made
+
+
+def test_every_source_of_a_rule_and_a_trait_names_a_function_that_was_read(follow) -> None:
+    # Families whose Python can be downloaded; functions of the others were read in a repository.
+    packages = {"vllm", "sglang", "transformers"}
+    elsewhere = r"start-up logs|tags of the repository|pull requests? \d+|\w+ of each class"
+    count = 0
+    for path in sorted((data_dir() / "engines").glob("*/rules.yaml")):
+        family = path.parent.name
+        for name, rule in follow.rules_of(family).items():
+            named, count = (family, name, rule["read"]), count + 1
+            if not re.search(r"\.(py|cpp|go)\b", rule["read"]):
+                assert re.match(elsewhere, rule["read"]), named
+                continue
+            assert rule.get("at"), named
+            assert "::" in rule["read"], named
+            if family in packages:
+                cited = follow.cited_in(rule["read"])
+                assert all(function for _, function in cited), named
+                assert len(rule.get("digest", ())) == len(cited), named
+                assert "-" not in rule["digest"], named
+    assert count >= 180
 
 
 def test_every_list_is_followed_and_named_apart_from_a_rule(follow) -> None:

@@ -57,6 +57,7 @@ def test_a_list_is_what_releases_added_and_removed() -> None:
         (rule({"0": True, "0.3": "tuples"}), "values of one kind"),
         (rule({"0": True, "0.3": True}), "no value twice in a row"),
         (rule({"0": True, "0.3": False}, ["0.3", "0.2.9"]), "an earlier and a later release"),
+        (rule({"0": True, "0.3": False}, []), "at least 1"),
         (rule({"0": True}), "at least 2"),
     ],
 )
@@ -85,6 +86,27 @@ def test_a_list_says_what_it_means_and_where_it_was_read(tmp_path: Path) -> None
         )
         faults = [str(fault) for fault in Catalog(tmp_path).faults()]
         assert any(said in one for one in faults), faults
+
+
+def test_a_trait_is_read_in_one_release_or_in_a_first_and_a_last(tmp_path: Path) -> None:
+    stated = {"trait": "counts_cells", "what": "What.", "value": True, "read": "a.py::f"}
+    path = written(tmp_path, rule({"0": True, "0.3": False})) / "engines" / "vllm" / "rules.yaml"
+    for at, where in (
+        (["0.3"], "a.py::f (0.3)"),
+        (["0.3", "0.4"], "a.py::f (0.3 to 0.4)"),
+        (["0.4", "0.3"], ""),
+    ):
+        stated["at"] = at
+        path.write_text(
+            yaml.safe_dump(yaml.safe_load(path.read_text()) | {"traits": [stated]}), encoding="utf-8"
+        )
+        if where:
+            found = read_rules(tmp_path, "vllm")
+            assert found is not None
+            assert [one.where for one in found.traits] == [where]
+        else:
+            with pytest.raises(CatalogError, match="an earlier and a later release"):
+                read_rules(tmp_path, "vllm")
 
 
 def test_a_rule_stands_once(tmp_path: Path) -> None:

@@ -90,12 +90,11 @@ def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Iterat
             held = [case for number, case in cases if first <= number and (end is None or number < end)]
             logs = _logs(term, held) if cases and isinstance(rule, Rule) else ""
             told.append(f"{_span(stated, place)}: {_said(value)}{logs}")
-        read = rule.read if rule.at is None else f"{rule.read} ({rule.at[0]} to {rule.at[1]})"
         hint = (rule.evidence or "") if isinstance(rule, Rule) else ""
-        yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(read, hint=hint)))
+        yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(rule.where, hint=hint)))
     for one in rules.traits:
         value = frozenset(one.value) if isinstance(one.value, tuple) else one.value
-        yield Row(Cell(one.what), (Cell("always"), Cell(f"every release: {_said(value)}"), Cell(one.read)))
+        yield Row(Cell(one.what), (Cell("always"), Cell(f"every release: {_said(value)}"), Cell(one.where)))
 
 
 def _span(stated: Sequence[str], place: int) -> str:
