@@ -183,35 +183,75 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     ``case``: what is laid out; of its KV format only matters what the reserve follows.
     """
     known = Memo() if memo is None else memo
-    components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
-    overhead = tuple(shared_overhead(case, form, known) for form in case.weight_formats)
+    forms, devices, alike = case.weight_formats, case.accelerators, case.alike
+    components = tuple(shared_weights(case, form, known) for form in forms)
     tensors = [sum(parts.values()) for parts in components]
-    resident = [size + sum(added.values()) for size, added in zip(tensors, overhead, strict=True)]
-    kept = shared_reserve(case, known)
-    total = [one.usable_bytes for one in case.accelerators]
-    shares = shares_on(case)
-    memory = [asked_memory(case.engine, size, share) for size, share in zip(total, shares, strict=True)]
-    scalar = not case.many and len(resident) == 1 and len(total) <= 1
-    totals = (total or [0])[0] if scalar else xp.integers(total)
-    weights = resident[0] if scalar else xp.integers(resident)
+    added: dict[Hashable, tuple[dict[str, int], ...]] = {}
+    told: dict[Hashable, tuple[Accelerator, Serving]] = {}
+    decides = _overhead_classes(case, known)
+    for group, one in zip(case.groups, decides, strict=True):
+        device = devices[group.places[0]]
+        told.setdefault(group.reserves, (device, group.serving))
+        if one not in added:
+            added[one] = tuple(overhead_on(case, form, device, group.serving, one, known) for form in forms)
+    reserves = [reserve_on(case, *one, known) for one in told.values()]
+    lengths = lengths_on(case, tuple(told.values()), known) if told else None
+    scalar = not case.many and len(forms) == 1 and len(devices) <= 1
+    shares, total, memory = _divided(case.engine, devices, case.utilization, scalar)
+    overhead: tuple[dict[str, int], ...] = ()
+    if alike is None:
+        overhead = added[decides[0]] if decides else ({},) * len(forms)
+        kept = reserves[0] if reserves else NOTHING
+        sizes = [size + sum(more.values()) for size, more in zip(tensors, overhead, strict=True)]
+        resident = sizes[0] if scalar else xp.integers(sizes)
+    else:
+        # Accelerators of no group are asked for nothing; they are in no deployment.
+        which = alike.numbers(len(devices))
+        more = {one: [sum(parts.values()) for parts in each] for one, each in added.items()}
+        order = {kind: number for number, kind in enumerate(told)}
+        kinds = xp.integers([*(order[group.reserves] for group in alike), len(order)])[which]
+        resident = xp.integers(tensors) + xp.integers([*map(more.get, decides), [0] * len(forms)])[which]
+        kept = Reserve(*xp.integers([*map(_parts, reserves), _parts(NOTHING)]).T[:, kinds])
+        lengths = None if lengths is None else replace(lengths, classes=kinds)
     given = case.kv_pool_bytes
     return Allocation(
         case=case,
         components=components,
         overhead=overhead,
         weight_bytes=tensors[0] if scalar else xp.integers(tensors),
-        resident_bytes=weights,
+        resident_bytes=resident,
         reserve=kept,
-        total_bytes=totals,
-        memory_bytes=(memory or [0])[0] if scalar else xp.integers(memory)[:, None],
+        total_bytes=total,
+        memory_bytes=column(memory),
         pool_bytes=(
-            pools(case, column(totals), weights, kept.total, by_share(shares)) if given is None else given
+            _pools(case, column(total), resident, column(kept.total), shares) if given is None else given
         ),
         uncertainty_bytes=kept.uncertainty if given is None else 0,
-        lengths=None
-        if case.accelerator is None
-        else lengths_on(case, ((case.accelerator, case.serving),), known),
+        lengths=lengths,
     )
+
+
+def allocation_of(case: Case, known: Memo) -> Allocation:
+    """The same of all accelerators of a fleet: arrays by their position, which KV formats share that reserve alike."""
+    fleet = case.engine.name, len(case.accelerators), case.accelerator and case.accelerator.id, case.alike
+    key = ("fleet", case.layout, fleet, case.context_tokens, case.narrow_cache)
+    return known.get(key, lambda: allocate(case, known))
+
+
+def _parts(reserve: Reserve) -> tuple[int, int, int, int]:
+    return reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty
+
+
+def _overhead_classes(case: Case, known: Memo) -> list[Hashable]:
+    """What decides what loading adds on each group of a case's devices."""
+
+    def made() -> list[Hashable]:
+        return [overhead_class(case, case.accelerators[one.places[0]], one.serving) for one in case.groups]
+
+    if case.alike is None:
+        return made()
+    # Groups differ by other kernels, too: few of them differ by what is asked here.
+    return known.get(("overheads", case.engine.name, bool(case.layout.all_to_all), case.alike), made)
 
 
 def lengths_on(
@@ -263,25 +303,24 @@ def lengths_on(
     )
 
 
-def shares_on(case: Case) -> list[float]:
-    """The share of memory that the engine takes of each device."""
-    return _shares_on(case.engine, case.accelerators, case.utilization)
-
-
 @remembered
-def _shares_on(engine: Engine, devices: Sequence[Accelerator], utilization: float | None) -> list[float]:
-    return [share_on(engine, one, utilization) for one in devices]
+def _divided(
+    engine: Engine,
+    devices: Sequence[Accelerator],
+    utilization: float | None,
+    scalar: bool,  # noqa: FBT001 - remembered by position
+) -> tuple[list[tuple[float, Any]], Any, Any]:
+    """Shares of memory with the devices that they are taken of, what a process can use of each, what the engine may take."""
+    taken = [share_on(engine, one, utilization) for one in devices]
+    total = [one.usable_bytes for one in devices]
+    memory = [asked_memory(engine, size, share) for size, share in zip(total, taken, strict=True)]
+    shares = [(share, [n for n, one in enumerate(taken) if one == share]) for share in dict.fromkeys(taken)]
+    if scalar:
+        return shares, (total or [0])[0], (memory or [0])[0]
+    return shares, xp.fixed(xp.integers(total)), xp.fixed(xp.integers(memory))
 
 
-def by_share(shares: Sequence[float]) -> list[tuple[float, Any]]:
-    """The different shares, each with the places of the devices that it is taken of.
-
-    ``shares``: share of memory taken on each device.
-    """
-    return [(share, [n for n, one in enumerate(shares) if one == share]) for share in dict.fromkeys(shares)]
-
-
-def pools(
+def _pools(
     case: Case,
     total: int | Integers,
     resident: int | Integers,
@@ -292,7 +331,7 @@ def pools(
 
     ``total``: memory of each device, in bytes. ``resident``: weights as loaded on each device, by weight
     format. ``reserve``: what the engine keeps on each device. ``shares``: shares of memory with their
-    devices (:func:`by_share`); none for the engine's default on all.
+    devices; none for the engine's default on all.
     """
     engine = case.engine
     if len(shares) <= 1:
@@ -310,22 +349,24 @@ def pools(
 
 def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Integers] | None:
     """What the engine asks for at start beyond what is free on each device, and the error; None if it does not ask."""
-    found = _shortages(case.engine, case.accelerators, case.utilization)
-    asked = [one for one in found if one is not None]
-    if not asked or len(asked) < len(found):
-        return None
-    if scalar:
-        return asked[0]
-    return xp.integers([short for short, _ in asked])[:, None], xp.integers([band for _, band in asked])[
-        :, None
-    ]
+    return _shortages(case.engine, case.accelerators, case.utilization, scalar)
 
 
 @remembered
 def _shortages(
-    engine: Engine, devices: Sequence[Accelerator], utilization: float | None
-) -> list[tuple[int, int] | None]:
-    return [start_shortage(engine, one, utilization) for one in devices]
+    engine: Engine,
+    devices: Sequence[Accelerator],
+    utilization: float | None,
+    scalar: bool,  # noqa: FBT001 - remembered by position
+) -> tuple[int | Integers, int | Integers] | None:
+    asked = [start_shortage(engine, one, utilization) for one in devices]
+    found = [one for one in asked if one is not None]
+    if not found or len(found) < len(asked):
+        return None
+    if scalar:
+        return found[0]
+    short, error = (xp.integers(part)[:, None] for part in zip(*found, strict=True))
+    return short, error
 
 
 def load_overheads(
@@ -337,13 +378,11 @@ def load_overheads(
     weight formats; None is as released.
     """
     known = Memo() if memo is None else memo
-    device = case.accelerator
-    if device is None:
+    if case.accelerator is None:
         return (0,) * len(forms)
-    kernels = case.rules.overhead_class(case.model, device)
-    return tuple(
-        sum(overhead_on(case, form, device, kernels, case.serving, known).values()) for form in forms
-    )
+    told = case.accelerator, case.serving
+    decides = overhead_class(case, *told)
+    return tuple(sum(overhead_on(case, form, *told, decides, known).values()) for form in forms)
 
 
 def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
@@ -372,13 +411,8 @@ def new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockP
     return case.rules.plan(case)
 
 
-def shared_reserve(case: Case, known: Memo) -> Reserve:
-    """The reserve of a case, worked out once for each class of devices and step."""
-    return NOTHING if case.accelerator is None else reserve_on(case, case.accelerator, case.serving, known)
-
-
 def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
-    """The same on one device of a fleet, with the scheduler sizes that the engine takes there."""
+    """The reserve on a device with the scheduler sizes that the engine takes there, worked out once for each class and step."""
     step, model = case.step_of(serving), _reserving(case)
     share = stated_share(case.engine, case.utilization)
 
@@ -472,51 +506,46 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
     )
 
 
-def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[str, int]:
-    """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels."""
-    if case.accelerator is None:
-        return {}
-    kernels = case.rules.overhead_class(case.model, case.accelerator)
-    return overhead_on(case, form, case.accelerator, kernels, case.serving, known)
+def overhead_class(case: Case, device: Accelerator, serving: Serving) -> Hashable:
+    """What of a device and of its scheduler decides what loading adds: equal ones have the same, laid out alike.
 
-
-def overhead_class(case: Case, *, all_to_all: bool) -> Hashable:
-    """What of its device and of its scheduler decides what loading adds: equal ones have the same, laid out alike.
-
-    ``all_to_all``: whether ranks exchange tokens, whose buffers go by the scheduler.
+    ``serving``: the scheduler sizes that the engine takes there.
     """
-    device = case.accelerator
-    kernels = None if device is None else case.rules.overhead_class(case.model, device)
-    return kernels, case.serving.max_batched_tokens if all_to_all else None
+    kernels = case.rules.overhead_class(case.model, device)
+    # Buffers of an exchange between experts are as large as a step.
+    return kernels, serving.max_batched_tokens if case.layout.all_to_all else None
 
 
 def overhead_on(
     case: Case,
     form: WeightFormat | None,
     device: Accelerator,
-    kernels: Hashable,
     serving: Serving,
+    decides: Hashable,
     known: Memo,
 ) -> dict[str, int]:
-    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+    """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels.
 
-    ``form``: the weight format; None is as released. ``kernels``: what of it decides what loading adds.
+    ``form``: the weight format; None is as released. ``serving``: the scheduler sizes that the engine takes
+    on the device. ``decides``: what of both decides what loading adds (:func:`overhead_class`).
     """
-    engine, layout = case.rules, case.layout
-    added = known.get(
-        ("overhead", case.engine.name, format_name(form), kernels, layout),
-        lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
-    )
-    further: dict[str, int] = {}
-    if any(case.lora_slots):
-        slots, words = case.lora_slots, vocabulary_modules(case.engine, case.model)
-        further["lora_adapters"] = lora_bytes(case.model, layout, *slots, adapted_if_named(case.engine))
-        further["lora_adapters"] += vocabulary_slots(case.model, *slots, words)
-    if layout.all_to_all:
-        further["all_to_all_buffers"] = buffer_bytes(
-            case.model, layout, case.engine, serving.max_batched_tokens
-        )
-    return added | {name: size for name, size in further.items() if size}
+    engine, layout, slots = case.engine, case.layout, case.lora_slots
+
+    def made() -> dict[str, int]:
+        added = case.rules.load_overhead(case.model, form, case.formats, device, layout)
+        further: dict[str, int] = {}
+        if any(slots):
+            further["lora_adapters"] = lora_bytes(case.model, layout, *slots, adapted_if_named(engine))
+            further["lora_adapters"] += vocabulary_slots(
+                case.model, *slots, vocabulary_modules(engine, case.model)
+            )
+        if layout.all_to_all:
+            further["all_to_all_buffers"] = buffer_bytes(
+                case.model, layout, engine, serving.max_batched_tokens
+            )
+        return added | {name: size for name, size in further.items() if size}
+
+    return known.get(("overhead", engine.name, format_name(form), decides, layout, slots), made)
 
 
 def state_slots_wanted(engine: Engine, model: Model, serving: Serving, *, eager: bool) -> int | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -95,14 +98,54 @@ _LAUNCH_NAMES: Final = (*ServerSettings.__slots__, *Launch.__slots__)
 _LAUNCHED: Final = attrgetter(*_LAUNCH_NAMES)
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Accelerators of a fleet that an engine treats alike (:func:`device_class`).
+
+    Attributes:
+        places: Their positions.
+        serving: The scheduler sizes that the engine takes on them.
+        reserves: What of them decides the engine's reserve.
+    """
+
+    places: tuple[int, ...]
+    serving: Serving
+    reserves: Hashable
+
+
+class Groups(tuple[Alike, ...]):
+    """All groups of a fleet: a key of many lookups, so its hash is worked out once."""
+
+    _numbers: Integers | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        """The hash of the groups."""
+        return self._hash
+
+    def numbers(self, devices: int) -> Integers:
+        """The group of each of so many accelerators; one more than the last of them where it has none."""
+        if self._numbers is None or len(self._numbers) != devices:
+            found = [len(self)] * devices
+            for number, group in enumerate(self):
+                for place in group.places:
+                    found[place] = number
+            self._numbers = xp.integers(found)
+        return self._numbers
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case(Launch):
     """One model under one engine, every name resolved to a record.
 
     Attributes:
         model: The model.
-        accelerators: The device, or several that the engine treats alike (:func:`device_class`); empty where
-            a log does not name it.
+        accelerators: The device, or several; empty where a log does not name it.
+        alike: Which of them the engine treats alike (:func:`device_class`), with the scheduler sizes that it takes there;
+            None where it treats all alike, with those of ``serving``.
         weight_formats: The format that the model is converted to, or several; None is as released.
         context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
             that is told just that length.
@@ -113,6 +156,7 @@ class Case(Launch):
 
     model: Model
     accelerators: tuple[Accelerator, ...]
+    alike: Groups | None = None
     weight_formats: tuple[WeightFormat | None, ...] = (None,)
     context_tokens: Any = None
     many: bool = False
@@ -123,6 +167,13 @@ class Case(Launch):
     def accelerator(self) -> Accelerator | None:
         """The device whose kernels and defaults stand for all; None where it is not known."""
         return self.accelerators[0] if self.accelerators else None
+
+    @property
+    def groups(self) -> Sequence[Alike]:
+        """The accelerators that the engine treats alike; none where no device is known."""
+        if self.alike is not None:
+            return self.alike
+        return (Alike(tuple(range(len(self.accelerators))), self.serving, None),) if self.accelerators else ()
 
     @property
     def rules(self) -> EngineRules:

@@ -35,7 +35,7 @@ from kvreport.accounting.allocation import (
 )
 from kvreport.accounting.case import SINGLE, Case, Memo
 from kvreport.accounting.numeric import Codes, Integers, Reals
-from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.shares import pool_bytes
 from kvreport.accounting.stages import partition_of, stages
@@ -44,7 +44,6 @@ from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of, trait
 from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
@@ -57,6 +56,7 @@ __all__ = [
     "Case",
     "Deployment",
     "Memo",
+    "Part",
     "agreed",
     "allocate",
     "bound_of",
@@ -66,6 +66,8 @@ __all__ = [
     "lay_out",
     "load_overheads",
     "overhead_class",
+    "parts_of",
+    "plan_at_start",
     "plan_blocks",
     "plan_class",
     "refused",
@@ -281,32 +283,63 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
         raise InputError(reason)
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
-        return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
-    partition = partition_of(case.engine, case.model, layout)
-    parts = known.get(
-        ("stages", layout.pipeline, partition),
-        lambda: stages(case.model, layout.pipeline, partition),
-    )
+        return _rank(parts_of(case, known)[0], next(iter(groups[0].values())))
     ranks = []
-    for number, stage in enumerate(parts):
-        memo_of_stage = known.get(("memo", layout.pipeline, stage.layers), Memo)
+    for number, part in enumerate(parts_of(case, known)):
         first = number * layout.tensor
         for places in groups[number].values():
             devices = (case.replica[first + places[0]],) if case.replica else case.accelerators
-            at_stage = replace(
-                case, model=stage.model, stage_of=_stage_of(case, stage.layers), accelerators=devices
-            )
-            where = tuple(place + first for place in places)
-            ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
+            there = replace(part, case=replace(part.case, accelerators=devices))
+            ranks.append(_rank(there, tuple(place + first for place in places)))
     ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
     # What a release refuses of one rank, it refuses of the deployment.
     out = reduce(xp.maximum, (one.refused for one in ranks))
     ranks = [replace(one, refused=out) for one in agreed(case, ranks)]
-    asked = None
-    if layout.pipeline > 1 and release_of(case.engine).has("stages_checked_as_whole"):
-        whole = replace(case, layout=replace(layout, pipeline=1, partition=()))
-        asked = plan_on(whole, case.accelerator, case.serving, known)
+    asked = plan_at_start(case, case.accelerator, case.serving, known) if layout.pipeline > 1 else None
     return replace(ranks[0], others=tuple(ranks[1:]), start_plan=asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one pipeline stage lays out; the whole case without stages.
+
+    Attributes:
+        layers: Its layers of the whole model.
+        case: The case, whose model are these layers.
+        known: What other cases have worked out of it.
+    """
+
+    layers: range
+    case: Case
+    known: Memo
+
+
+def parts_of(case: Case, known: Memo) -> list[Part]:
+    """What each pipeline stage of a case lays out, first layers first."""
+    model, number = case.model, case.layout.pipeline
+    if number == 1:
+        return [Part(range(model.layer_count), case, known)]
+    partition = partition_of(case.engine, model, case.layout)
+    divided = known.get(("stages", number, partition), lambda: stages(model, number, partition))
+    return [
+        Part(
+            stage.layers,
+            replace(case, model=stage.model, stage_of=(model, stage.layers)),
+            known.get(("memo", number, stage.layers), Memo),
+        )
+        for stage in divided
+    ]
+
+
+def plan_at_start(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> BlockPlan | None:
+    """The plan of the whole model, where a release checks at start that one request of it fits on every stage; else None.
+
+    ``device``: the device. ``serving``: the scheduler sizes that the engine takes there.
+    """
+    if not release_of(case.engine).has("stages_checked_as_whole"):
+        return None
+    whole = replace(case, layout=replace(case.layout, pipeline=1, partition=()))
+    return plan_on(whole, device, serving, known)
 
 
 def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
@@ -318,10 +351,6 @@ def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
         return ranks
     least = reduce(xp.minimum, (one.pool_bytes for one in ranks))
     return [replace(one, pool_bytes=least) for one in ranks]
-
-
-def _stage_of(case: Case, layers: range) -> tuple[Model, range] | None:
-    return None if case.layout.pipeline == 1 else (case.model, layers)
 
 
 def _replica(case: Case) -> list[dict[Hashable, tuple[int, ...]]]:
@@ -337,18 +366,20 @@ def _replica(case: Case) -> list[dict[Hashable, tuple[int, ...]]]:
     return found
 
 
-def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> Deployment:
+def _rank(part: Part, places: tuple[int, ...]) -> Deployment:
     """Lay out one rank: a stage's model on one kind of device."""
+    case, known = part.case, part.known
     taken = allocate(case, known)
+    scalar = isinstance(taken.total_bytes, int)
     return Deployment(
         **{name: getattr(taken, name) for name in Allocation.__slots__},
         plan=plan_on(case, case.accelerator, case.serving, known),
         max_requests=case.rules.max_requests(case.serving, case.model, case.layout),
         state_slots_wanted=state_slots_wanted(case.engine, case.model, case.serving, eager=case.eager),
-        layers=layers,
+        layers=part.layers,
         places=places,
-        refused=refused(case, known, scalar=isinstance(taken.total_bytes, int)),
-        start_shortage=shortages(case, scalar=isinstance(taken.total_bytes, int)),
+        refused=refused(case, known, scalar=scalar),
+        start_shortage=shortages(case, scalar=scalar),
     )
 
 

@@ -13,18 +13,19 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.allocation import Allocation, joined, state_slots_wanted
-from kvreport.accounting.case import Case, Memo
-from kvreport.accounting.deployment import Bound, Deployment, bound_of, bound_under, ceiling_plan, refused
-from kvreport.accounting.engines.step import Reserve
-from kvreport.accounting.fleet import (
-    Groups,
-    SharedPlan,
-    allocation_on,
-    lacking_on,
-    lay_out_fleet,
-    shared_plans,
+from kvreport.accounting.allocation import Allocation, allocation_of, joined, shortages, state_slots_wanted
+from kvreport.accounting.case import Case, Groups, Memo
+from kvreport.accounting.deployment import (
+    Bound,
+    Deployment,
+    bound_of,
+    bound_under,
+    ceiling_plan,
+    parts_of,
+    refused,
 )
+from kvreport.accounting.engines.step import Reserve
+from kvreport.accounting.fleet import SharedPlan, lay_out_fleet, shared_plans
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Slope, along, held, marginal, searched, slope_of
@@ -136,7 +137,6 @@ class _Entry:
 
     place: int
     case: Case
-    alike: Groups
     taken: Allocation
     shared: list[SharedPlan]
     ceilings: list[BlockPlan]
@@ -148,37 +148,36 @@ class _Entry:
 
 
 def lay_out_rows(
-    cases: Iterable[tuple[int, Case, Groups]], ceiling: Engine, contexts: Integers, memo: Memo
+    cases: Iterable[tuple[int, Case]], ceiling: Engine, contexts: Integers, memo: Memo
 ) -> Iterator[Rows]:
     """Lay one model out on a fleet in many layouts and KV formats, as few deployments with many rows.
 
-    ``cases``: the place of each case, the case on all ``accelerators``, and those that the engine treats
-    alike. ``contexts``: contexts in tokens.
+    ``cases``: the place of each case, and the case on all ``accelerators``. ``contexts``: contexts in tokens.
     """
     waiting: list[_Entry] = []
     cells = 0
-    for place, case, alike in cases:
+    for place, case in cases:
         devices = len(case.accelerators)
-        entry = _entry(place, case, alike, ceiling, memo)
+        entry = _entry(place, case, ceiling, memo)
         if entry is None:
             staged = False
-            for members, laid in lay_out_fleet(case, alike, memo):
+            for members, laid in lay_out_fleet(case, memo):
                 bound = bound_of(laid, ceiling, contexts, memo)
                 staged |= not _in_order(laid, contexts)
                 yield Rows(xp.integers(members) + place * devices, laid, bound, case.layout.data)
             if staged:
-                yield from _by_context(place, case, alike, ceiling, contexts, memo)
+                yield from _by_context(place, case, ceiling, contexts, memo)
             continue
         if not entry.shared:
             continue
         more = devices * len(case.weight_formats) * len(contexts)
         if waiting and cells + more > MOST_CELLS:
-            yield _stacked(waiting, ceiling, contexts, memo)
+            yield _stacked(waiting, ceiling, contexts)
             waiting, cells = [], 0
         waiting.append(entry)
         cells += more
     if waiting:
-        yield _stacked(waiting, ceiling, contexts, memo)
+        yield _stacked(waiting, ceiling, contexts)
 
 
 def _in_order(laid: Deployment, contexts: Integers) -> bool:
@@ -195,13 +194,11 @@ def _in_order(laid: Deployment, contexts: Integers) -> bool:
     return bool((np.argsort(pools, axis=0, kind="stable") == np.argsort(places)[:, None, None]).all())
 
 
-def _by_context(
-    place: int, case: Case, alike: Groups, ceiling: Engine, contexts: Integers, memo: Memo
-) -> Iterator[Rows]:
+def _by_context(place: int, case: Case, ceiling: Engine, contexts: Integers, memo: Memo) -> Iterator[Rows]:
     """The rows of pipeline stages again, a context at a time: which stage is the fullest may differ between lengths."""
     for number, tokens in enumerate(contexts.tolist()):
         told = replace(case, context_tokens=min(tokens, case.model.context_tokens))
-        for members, laid in lay_out_fleet(told, alike, memo):
+        for members, laid in lay_out_fleet(told, memo):
             here = contexts[number : number + 1]
             bound = bound_of(laid, ceiling, here, memo)
             yield Rows(
@@ -209,28 +206,27 @@ def _by_context(
             )
 
 
-def _entry(place: int, case: Case, alike: Groups, ceiling: Engine, memo: Memo) -> _Entry | None:
+def _entry(place: int, case: Case, ceiling: Engine, memo: Memo) -> _Entry | None:
     """A case for a stack; None for one with stages or pools of its own, or whose requests hold nothing."""
     if case.layout.pipeline > 1:
         return None
-    shared = shared_plans(case, alike, [(case, memo)], memo)
+    shared = shared_plans(case, parts_of(case, memo), memo)
     plans = [one.plans[0] for one in shared]
     if any(plan.pool is not None or not plan.block_bytes or plan.profile.holds_nothing for plan in plans):
         return None
-    first = [case.accelerators[alike[one.groups[0]].places[0]] for one in shared]
+    first = [case.accelerators[case.groups[one.groups[0]].places[0]] for one in shared]
     layers = range(case.model.layer_count)
     return _Entry(
         place=place,
         case=case,
-        alike=alike,
-        taken=allocation_on(case, alike, memo, memo),
+        taken=allocation_of(case, memo),
         shared=shared,
         ceilings=[ceiling_plan(case, device, ceiling, layers, memo) for device in first],
         refused=refused(case, memo),
     )
 
 
-def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, memo: Memo) -> Rows:
+def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers) -> Rows:
     """Put cases on top of each other."""
     np = xp.numpy()
     case = entries[0].case
@@ -238,11 +234,12 @@ def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, mem
     # The plan of every device under every case; -1 where the combination is impossible.
     number, which = 0, []
     for entry in entries:
-        by_group = np.full(len(entry.alike) + 1, -1)
+        alike = cast(Groups, entry.case.alike)
+        by_group = np.full(len(alike) + 1, -1)
         for one in entry.shared:
             by_group[one.groups] = number
             number += 1
-        which.append(by_group[entry.alike.numbers(devices)])
+        which.append(by_group[alike.numbers(devices)])
     plan_of = np.concatenate(which)
     kept = np.flatnonzero(plan_of >= 0)
     everything = len(kept) == len(plan_of)
@@ -268,7 +265,7 @@ def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, mem
     taken = [entry.taken for entry in entries]
     parts = ("activations", "non_framework", "graphs", "uncertainty")
     reserve = Reserve(*(by_row([getattr(one.reserve, part) for one in taken]) for part in parts))
-    lacking = lacking_on(case, memo)
+    lacking = shortages(case, scalar=False)
     codes = [np.broadcast_to(entry.refused, np.shape(entry.taken.resident_bytes)) for entry in entries]
     laid = Deployment(
         case=case,

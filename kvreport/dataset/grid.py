@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, TypeVar
 
+from kvreport.accounting.case import Alike, Groups
 from kvreport.accounting.deployment import device_class
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.fleet import Alike, Groups
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits
 from kvreport.accounting.plan import Serving

@@ -19,7 +19,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import format_name, shared_weights
 from kvreport.accounting.demand import Demand, demand, reaches_of
 from kvreport.accounting.deployment import Case, Memo
-from kvreport.accounting.fleet import Groups, plans_on_fleet
+from kvreport.accounting.fleet import plans_on_fleet
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -123,8 +123,7 @@ def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
     )
     known = Memo() if memo is None else memo
     cases = [_case(model, axes, layout, cache) for layout in layouts for cache in caches]
-    placed = ((place, case, _alike(case, axes)) for place, case in enumerate(cases))
-    for rows in lay_out_rows(placed, axes.ceiling, contexts, known):
+    for rows in lay_out_rows(enumerate(cases), axes.ceiling, contexts, known):
         answer.put(rows, contexts)
     for t, layout in enumerate(layouts):
         if not layout.is_tensor_only:
@@ -168,8 +167,7 @@ def planned(
 
     Accelerators on which the combination is impossible are with none.
     """
-    case = _case(model, axes, layout, cache)
-    yield from plans_on_fleet(case, _alike(case, axes), memo)
+    yield from plans_on_fleet(_case(model, axes, layout, cache), memo)
 
 
 def _case(model: Model, axes: Axes, layout: Layout, cache: KvFormat) -> Case:
@@ -177,6 +175,7 @@ def _case(model: Model, axes: Axes, layout: Layout, cache: KvFormat) -> Case:
         model=model,
         engine=axes.engine,
         accelerators=axes.accelerators,
+        alike=axes.fleet.alike_storing(cache, layout),
         weight_formats=tuple(form for _, form in axes.weight_formats),
         formats=axes.formats,
         kv_format=cache,
@@ -205,11 +204,6 @@ def _demands(case: Case, memo: Memo) -> list[Demand]:
         ).shared_by(layout.data)
         for form in case.weight_formats
     ]
-
-
-def _alike(case: Case, axes: Axes) -> Groups:
-    assert case.kv_format is not None  # noqa: S101 - every row has one
-    return axes.fleet.alike_storing(case.kv_format, case.layout)
 
 
 _UNASKED: Final = Serving(max_batched_tokens=1)

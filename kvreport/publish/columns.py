@@ -254,7 +254,7 @@ class Columns:
                 found.append(None)
                 continue
             each: dict[int, tuple[int, ...]] = {}
-            for alike in self.loaded_alike(all_to_all=bool(place.layout.all_to_all)):
+            for alike in self.loaded_alike(place.layout):
                 gpu = self.examples[alike[0]]
                 case = _case(self.site, part, gpu, place.layout, None)
                 added = load_overheads(case, list(forms.values()), memo)
@@ -274,15 +274,16 @@ class Columns:
             ]
         return shown
 
-    def loaded_alike(self, *, all_to_all: bool) -> list[list[int]]:
-        """Kinds of devices in groups: loading adds the same on those of a group, in every column."""
-        if all_to_all not in self.overhead_classes:
+    def loaded_alike(self, layout: Layout) -> list[list[int]]:
+        """Kinds of devices in groups: loading adds the same on those of a group, in every column that exchanges tokens alike."""
+        exchanges = bool(layout.all_to_all)
+        if exchanges not in self.overhead_classes:
             groups: dict[Hashable, list[int]] = {}
             for kind, gpu in self.examples.items():
-                case = _case(self.site, self.model, gpu, Layout(), None)
-                groups.setdefault(overhead_class(case, all_to_all=all_to_all), []).append(kind)
-            self.overhead_classes[all_to_all] = list(groups.values())
-        return self.overhead_classes[all_to_all]
+                case = _case(self.site, self.model, gpu, layout, None)
+                groups.setdefault(overhead_class(case, gpu, case.serving), []).append(kind)
+            self.overhead_classes[exchanges] = list(groups.values())
+        return self.overhead_classes[exchanges]
 
     def cut(self, layout: Layout) -> list[bool]:
         """For each weight format, whether the release refuses a layout, because it cuts blocks or lacks stages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import shared_reserve
+from kvreport.accounting.allocation import reserve_on
 from kvreport.accounting.case import Memo
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import settings
@@ -110,5 +110,6 @@ def test_what_is_reserved_for_is_laid_out_once_for_all_devices(monkeypatch: pyte
     assert all(kept)
     assert len(made) == len(work.columns)
     for place, gpu in ((0, other.gpus[0]), (1, other.gpus[-1])):
-        alone = shared_reserve(work.case(place, gpu, None), Memo())
+        one = work.case(place, gpu, None)
+        alone = reserve_on(one, gpu, one.serving, Memo())
         assert work.kept(gpu, place)[:2] == [alone.total, alone.uncertainty]

@@ -90,8 +90,8 @@ def test_a_stack_has_the_rows_of_its_deployments(catalog, monkeypatch, name: str
     together = of_matrix.cube_of(model, chosen)
 
     def alone(cases, ceiling, contexts, memo):
-        for place, case, alike in cases:
-            for members, laid in lay_out_fleet(case, alike, memo):
+        for place, case in cases:
+            for members, laid in lay_out_fleet(case, memo):
                 places = np.array(members) + place * len(case.accelerators)
                 bound = bound_of(laid, ceiling, contexts, memo)
                 yield Rows(places, laid, bound, case.layout.data)
