@@ -28,6 +28,7 @@ __all__ = [
     "read_log",
     "replay",
     "size",
+    "size_home",
 ]
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kvreport.dataset.frames import boundary, diff, list_models, matrix
     from kvreport.errors import InputError
     from kvreport.estimation import Estimate, estimate
+    from kvreport.estimation.home_size import size_home
     from kvreport.estimation.size import size
     from kvreport.startup_log.diagnose import read_log
     from kvreport.traffic.answers import TrafficAnswer, replay
@@ -56,6 +58,7 @@ _HOMES = {
     "read_config": "kvreport.architectures",
     "read_log": "kvreport.startup_log.diagnose",
     "size": "kvreport.estimation.size",
+    "size_home": "kvreport.estimation.home_size",
     "replay": "kvreport.traffic.answers",
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache, partialmethod
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from kvreport.errors import InputError, shorten
 from kvreport.units import parse_bytes
@@ -23,6 +23,8 @@ SERVER_ENGINE: Final = "vllm"
 Kind = Literal["text", "whole", "share", "tokens", "bytes", "switch", "tristate", "choice", "pairs"]
 """How a value is written: a text, a whole number, a share of 1, a token count (32K), a size (40GiB), on,
 on or off, one of some words, NAME=NUMBER (repeatable)."""
+
+_One = TypeVar("_One", bound=str | int)
 
 Group = Literal["question", "layout", "engine", "home", "extras"]
 
@@ -596,6 +598,11 @@ def schema() -> dict[str, Any]:
         "required": ["model", "gpu"],
         "additionalProperties": False,
     }
+
+
+def several(given: _One | Iterable[_One]) -> list[_One]:
+    """One value or several, as a list; a text is one value, not its letters."""
+    return [given] if isinstance(given, str | int) else list(given)
 
 
 def of_group(group: Group) -> Iterator[Option]:

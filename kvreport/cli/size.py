@@ -175,7 +175,7 @@ def _run_local(
     options: argparse.Namespace, catalog: Catalog, taken: str, named: Sequence[NotFollowed]
 ) -> int:
     """Machines at home: the best quantization that fits, the layers that do not, and the command."""
-    from kvreport.estimation.home_size import size_local
+    from kvreport.estimation.home_size import size_home
 
     if options.context is None:
         raise InputError("context: found none; allowed: the longest request in tokens, such as 32K")
@@ -184,7 +184,7 @@ def _run_local(
     allowed = "--context, --concurrent, --weights, --kv and --host-memory; or the engine of a server, such as --engine vllm"
     _refuse_given(options, _NOT_AT_HOME, f"found with {label}, which has no use for it", allowed)
     wanted = (options.concurrent or 1) * options.burst
-    found = size_local(
+    found = size_home(
         options.models,
         context=parse_tokens(options.context),
         slots=max(1, -(-int(wanted * 1000) // 1000)),

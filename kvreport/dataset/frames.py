@@ -19,6 +19,7 @@ from kvreport.dataset.tables import model_rows
 from kvreport.errors import require_text
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate
+from kvreport.query import several
 from kvreport.units import parse_tokens
 
 
@@ -26,10 +27,10 @@ def matrix(
     models: str | Sequence[str] = "*",
     gpus: str | Sequence[str] = "*",
     *,
-    contexts: Sequence[int | str] | None = None,
-    tensor_parallel: Sequence[int] | None = None,
-    weights: Sequence[str] | None = None,
-    kv: Sequence[str] | None = None,
+    contexts: int | str | Sequence[int | str] | None = None,
+    tensor_parallel: int | Sequence[int] | None = None,
+    weights: str | Sequence[str] | None = None,
+    kv: str | Sequence[str] | None = None,
     engine: str | None = None,
     catalog: Catalog | None = None,
 ) -> pd.DataFrame:
@@ -57,10 +58,10 @@ def matrix(
         known,
         models=_patterns("models", models),
         gpus=_patterns("gpus", gpus),
-        contexts=None if contexts is None else [parse_tokens(one) for one in contexts],
-        tensor_parallel=tensor_parallel,
-        weights=weights,
-        kv=kv,
+        contexts=None if contexts is None else [parse_tokens(one) for one in several(contexts)],
+        tensor_parallel=None if tensor_parallel is None else several(tensor_parallel),
+        weights=None if weights is None else several(weights),
+        kv=None if kv is None else several(kv),
         engine=engine,
     )
     frames = [capacity_table(cube).to_pandas(strings_to_categorical=True) for cube in cubes(chosen)]
@@ -83,7 +84,7 @@ def boundary(
     model: str | Model,
     *,
     gpu: str | Accelerator | Sequence[str | Accelerator],
-    requests: Sequence[int] | None = None,
+    requests: int | Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401 - the fields of Query
 ) -> pd.DataFrame:
     """Compute the out-of-memory boundary: the longest context that each of so many requests can have.
@@ -110,7 +111,7 @@ def boundary(
         most = max((row.max_concurrent_requests for row in answer.by_context), default=1)
         counts = [1 << power for power in range(max(most, 1).bit_length())]
     else:
-        counts = list(requests)
+        counts = several(requests)
     longest = np.asarray(answer.longest_of([-(-count // copies) for count in counts]), dtype=np.int64)
     return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
 

@@ -11,7 +11,7 @@ from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import longest_context
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.load import RELEASED, Catalog, open_catalog
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import shell_line
@@ -21,8 +21,8 @@ from kvreport.estimation.home_answer import MIXES_BY_SIZE, command_of
 from kvreport.estimation.home_case import LocalCase, refuse_forks
 from kvreport.estimation.home_names import USUAL_MIX, by_local_name
 from kvreport.estimation.named import engine_named
-from kvreport.query import Query
-from kvreport.units import gib
+from kvreport.query import Query, several
+from kvreport.units import gib, parse_tokens
 
 USUAL_MACHINES: Final = (
     "rtx-3060-12gb", "rtx-4060ti-16gb", "rtx-4090", "rtx-5090", "ryzen-ai-max-395", "m4-pro-24", "m4-max-64",
@@ -103,27 +103,27 @@ class HomeDeployment:
 
 
 def is_local(engine: str, catalog: Catalog) -> bool:
-    """True if an engine allocates everything at start, so that machines are sized by :func:`size_local`."""
+    """True if an engine allocates everything at start, so that machines are sized by :func:`size_home`."""
     refuse_forks(engine)
     return bool(trait(catalog.engine(engine), "allocates_at_start"))
 
 
-def size_local(
-    models: Sequence[str],
+def size_home(
+    models: str | Sequence[str],
     *,
-    context: int,
-    slots: int,
-    engine: str,
-    gpus: Sequence[str] = (),
-    weights: Sequence[str] = (RELEASED,),
+    context: int | str,
+    slots: int = 1,
+    engine: str = "llama-cpp",
+    gpus: str | Sequence[str] = (),
+    weights: str | Sequence[str] = (RELEASED,),
     cache_type: str = "auto",
     host_memory: int | str | None = None,
-    catalog: Catalog,
+    catalog: Catalog | None = None,
 ) -> tuple[HomeDeployment, ...]:
     """Find, for each machine, the largest mix that fits whole, else the fewest layers in host memory.
 
     Args:
-        models: Models, files or names of Ollama's library that would all do.
+        models: A model, or several that would all do: ids, GGUF files, names of Ollama's library.
         context: Tokens of each request.
         slots: Requests at once.
         engine: The engine.
@@ -131,38 +131,48 @@ def size_local(
         weights: Mixes to try, from the best; ``released`` tries the usual ones.
         cache_type: Type of keys and values.
         host_memory: Main memory of the computer for what stays on the CPU (:data:`home_case.HOST_MEMORY`).
-        catalog: Where names are looked up.
+        catalog: Where names are looked up; None for the public catalog.
 
     Returns:
         What fits, whole models first, then by memory. A mixture that fits whole only below Q4_K_M has a second
         entry with that mix and some experts in host memory.
 
     Raises:
-        InputError: If a name is unknown, or nothing fits anywhere.
+        InputError: If a name is unknown, the engine is that of a server, or nothing fits anywhere.
+
+    >>> [best] = size_home("qwen3-8b", context="32K", gpus="rtx-3060-12gb")
+    >>> best.machine, best.weights, best.slots
+    ('rtx-3060-12gb', 'q6_k', 1)
     """
-    record = engine_named(catalog, engine)
+    known = open_catalog() if catalog is None else catalog
+    if not is_local(engine, known):
+        raise InputError(
+            f"engine: found {shorten(engine)}; allowed: llama-cpp, ollama, or kvreport.size(...) for others"
+        )
+    record = engine_named(known, engine)
+    longest, mixes = parse_tokens(context), several(weights)
     found: list[HomeDeployment] = []
     short: list[tuple[int, str]] = []
-    for name in models:
-        for machine in _machines(gpus, catalog):
+    for name in several(models):
+        for machine in _machines(several(gpus), known):
             asked = Query(
                 model=name,
                 gpu=machine,
                 engine=record,
-                context_tokens=context,
+                context_tokens=longest,
                 parallel=slots,
                 kv=cache_type,
                 host_memory=host_memory,
             )
-            plain, named = by_local_name(asked, catalog)
-            case = replace(open_query(plain, record, catalog), named=named)
-            here = _on(case, machine, weights, context)
+            plain, named = by_local_name(asked, known)
+            case = replace(open_query(plain, record, known), named=named)
+            here = _on(case, machine, mixes, longest)
             found += here
-            short += [] if here else [_missing(case, machine, weights)]
+            short += [] if here else [_missing(case, machine, mixes)]
     if not found:
         missing, machine = min(short)
         raise InputError(
-            f"size: {shorten(', '.join(models))} fits none of the machines: "
+            f"size: {shorten(', '.join(several(models)))} fits none of the machines: "
             f"the nearest is {machine}, short by {gib(missing)} GiB; allowed: a shorter --context, fewer --concurrent, "
             "a larger --gpu, or more --host-memory"
         )
@@ -208,19 +218,26 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
             break
     small = bool(found) and tried.index(found[0].weights) > tried.index(usual)
     if not found or (small and case.local.has_experts):
-        part = case.as_mix(usual).in_part()
+        # Where even the usual mix has no room beside main memory, a smaller one may.
+        smaller = (usual,) if found else tried[tried.index(usual) :]
+        part = next((one for mix in smaller if (one := case.as_mix(mix).in_part()) is not None), None)
         found += [] if part is None else [_deployed(part, machine, part.lay_out(), context)]
     return found
 
 
 def _missing(case: LocalCase, machine: str, weights: Sequence[str]) -> tuple[int, str]:
     """Bytes that the machine lacks in all for the smallest mix that was tried, and its name."""
-    layout = case.as_mix(_tried(case, weights)[-1]).lay_out()
+    smallest = case.as_mix(_tried(case, weights)[-1])
+    layout = smallest.lay_out()
     devices, host = layout.devices, layout.host
     needed = host.total + sum(device.total for device in devices)
     first = next((device.shared for device in devices if device.shared is not None), None)
     there = (host.usable or 0) + sum(device.usable for device in devices) if first is None else first
-    return max(needed - there, layout.shortfall if first is not None else 1), machine
+    if first is not None:
+        return max(needed - there, layout.shortfall), machine
+    # Together they may hold it, and yet what cannot be divided (a cache, a buffer) is too large for the one that it is on.
+    moved = replace(smallest, options=replace(smallest.options, gpu_layers=0)).lay_out()
+    return max(needed - there, min(layout.shortfall, moved.shortfall)), machine
 
 
 def _named(case: LocalCase) -> str:

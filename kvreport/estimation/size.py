@@ -20,6 +20,7 @@ from kvreport.accounting.sizing import (
 )
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import RELEASED, Catalog, open_catalog
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
@@ -29,7 +30,7 @@ from kvreport.estimation.not_followed import not_followed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.sizing import Sizing
 from kvreport.estimation.variants import narrowed
-from kvreport.query import Query
+from kvreport.query import Query, several
 from kvreport.units import count, parse_tokens
 
 __all__ = ["RENTED_FIRST", "TENSOR_PARALLEL", "Sizing", "size"]
@@ -63,12 +64,12 @@ def size(
     spare_replicas: int = 0,
     shared_prefix: int | str = 0,
     efficiency: float = DEFAULT_EFFICIENCY,
-    gpus: Sequence[str] = (),
+    gpus: str | Sequence[str] = (),
     available: int | None = None,
     prices: Mapping[str, float] | None = None,
-    weights: Sequence[str] = (RELEASED,),
-    kv: Sequence[str] = (AUTO,),
-    tensor_parallel: Sequence[int] | None = None,
+    weights: str | Sequence[str] = (RELEASED,),
+    kv: str | Sequence[str] = (AUTO,),
+    tensor_parallel: int | Sequence[int] | None = None,
     layouts: Sequence[Layout] | None = None,
     engine: str = "vllm",
     utilization: float | None = None,
@@ -108,7 +109,7 @@ def size(
         tensor_parallel: Sizes to try; None for 1, 2, 4 and 8.
         layouts: Further layouts to try; None for those of the published grid and of ``sizing_layouts`` that suit a
             model, or for none where tensor-parallel sizes are given.
-        engine: Engine whose rules apply.
+        engine: Engine whose rules apply; :func:`kvreport.size_home` answers for llama.cpp and Ollama.
         utilization: Share of memory; None for the engine's default.
         max_seqs: Requests at once as the engine's own flag counts them: of a data rank, and of all data ranks together for
             SGLang; None for the engine's default.
@@ -127,7 +128,13 @@ def size(
     """
     known = open_catalog() if catalog is None else catalog
     policy = engine_named(known, engine)
-    names = [models] if isinstance(models, str) else list(models)
+    if trait(policy, "allocates_at_start"):
+        raise InputError(
+            f"engine: found {policy.name}, which keeps one copy of a model on one machine; allowed: kvreport.size_home(...) for it, "
+            "or the engine of a server, such as vllm"
+        )
+    names, weights, kv, gpus = several(models), several(weights), several(kv), several(gpus)
+    sizes = None if tensor_parallel is None else several(tensor_parallel)
     asked_of_engine = Query(
         model=names[0], utilization=utilization, max_seqs=max_seqs, max_batched_tokens=max_batched_tokens
     )
@@ -178,8 +185,8 @@ def size(
         weight_formats=dict(_weight_format(known, name) for name in weights),
         kv_formats={name: None if name.lower() == AUTO else known.kv_format(name) for name in kv},
         all_kv_formats=known.kv_formats,
-        tensor_parallel=TENSOR_PARALLEL if tensor_parallel is None else tuple(tensor_parallel),
-        layouts=_layouts(known, tensor_parallel, layouts),
+        tensor_parallel=TENSOR_PARALLEL if sizes is None else tuple(sizes),
+        layouts=_layouts(known, sizes, layouts),
         suiting=layouts is None,
         utilization=utilization,
         max_seqs=max_seqs,

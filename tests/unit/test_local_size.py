@@ -6,12 +6,13 @@ import json
 
 import pytest
 
+import kvreport
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.home_answer import LocalEstimate
-from kvreport.estimation.home_size import size_local
+from kvreport.estimation.home_size import size_home
 
 MOE = "Qwen/Qwen3-30B-A3B"
 
@@ -23,9 +24,9 @@ def catalog() -> Catalog:
 
 def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:
     """The mix fits and the next larger does not, as estimates of the same start say."""
-    (one,) = size_local(
-        [MOE], context=32768, slots=2, engine="llama-cpp", gpus=["rtx-4090"], catalog=catalog
-    )[:1]
+    (one,) = size_home([MOE], context=32768, slots=2, engine="llama-cpp", gpus=["rtx-4090"], catalog=catalog)[
+        :1
+    ]
     assert one.whole
     assert one.command == "llama-server -m Qwen3-30B-A3B-IQ4_XS.gguf -c 65536 -np 2"
     for mix, fits in (("iq4_xs", True), ("q4_k_m", False)):
@@ -45,7 +46,7 @@ def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:
 
 def test_a_mixture_keeps_experts_in_host_memory(catalog: Catalog) -> None:
     """Where only mixes below Q4_K_M fit whole, the fewest layers with experts on the CPU are told, too."""
-    found = size_local(
+    found = size_home(
         [MOE], context=32768, slots=1, engine="llama.cpp", gpus=["rtx-3060-12gb"], catalog=catalog
     )
     part = next(one for one in found if not one.whole)
@@ -56,7 +57,7 @@ def test_a_mixture_keeps_experts_in_host_memory(catalog: Catalog) -> None:
 
 def test_ollama_serves_one_slot_with_its_own_words(catalog: Catalog) -> None:
     """A name of Ollama's library states the mix."""
-    found = size_local(
+    found = size_home(
         ["llama3.1:8b"], context=8192, slots=1, engine="ollama", gpus=["m4-16", "m4-24"], catalog=catalog
     )
     assert [one.machine for one in found] == ["m4-16", "m4-24"]
@@ -66,7 +67,7 @@ def test_ollama_serves_one_slot_with_its_own_words(catalog: Catalog) -> None:
 def test_what_fits_nowhere_is_one_line(catalog: Catalog) -> None:
     """Not even the output layer fits beside the cache."""
     with pytest.raises(InputError, match="fits none of the machines"):
-        size_local(
+        size_home(
             ["meta-llama/Llama-3.1-8B-Instruct"],
             context=131072,
             slots=16,
@@ -88,3 +89,29 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["used_bytes"] <= row["usable_bytes"]
     assert main(["size", MOE, "--engine", "ik_llama.cpp", "--context", "16K"]) == 2
     assert "a fork of llama.cpp" in capsys.readouterr().err
+
+
+def test_a_mixture_too_large_for_main_memory_is_tried_in_smaller_mixes() -> None:
+    """Q4_K_M has no room in 12 and 64 GiB; a smaller mix with most experts on the CPU has."""
+    (one,) = size_home("Qwen/Qwen3-235B-A22B", context="32K", gpus="rtx-3060-12gb")
+    assert not one.whole
+    assert one.weights == "iq2_xs"
+    assert one.layout.fits
+
+
+@pytest.mark.parametrize(
+    ("machine", "slots"),
+    [("rtx-3060-12gb", 8), ("m4-max-36", 8), ("rtx-3060-12gb", 64), ("ryzen-ai-max-395", 64)],
+)
+def test_what_is_short_is_never_nothing(machine: str, slots: int) -> None:
+    with pytest.raises(InputError, match=r"short by [1-9][\d,]*\.\d\d GiB"):
+        size_home("Qwen/Qwen3-235B-A22B", context="32K", slots=slots, gpus=machine)
+
+
+@pytest.mark.parametrize("engine", ["llama-cpp", "ollama"])
+def test_a_machine_at_home_is_not_sized_as_a_server(engine: str) -> None:
+    """These engines keep one copy in a mix of their own: replicas of 16-bit weights are no answer."""
+    with pytest.raises(InputError, match=r"found .*allowed: kvreport\.size_home"):
+        kvreport.size("Qwen/Qwen3-8B", context="32K", concurrent=1, gpus=["m4-max-64"], engine=engine)
+    with pytest.raises(InputError, match=r"allowed: llama-cpp, ollama"):
+        size_home("Qwen/Qwen3-8B", context="32K", engine="vllm")

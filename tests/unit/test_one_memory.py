@@ -21,7 +21,7 @@ from kvreport.estimation.explanation import headline
 from kvreport.estimation.home import open_query
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import HOST_MEMORY, LocalCase
-from kvreport.estimation.home_size import size_local
+from kvreport.estimation.home_size import size_home
 from kvreport.query import Query
 
 GIB = 1 << 30
@@ -106,7 +106,7 @@ def test_nothing_fits_whose_weights_exceed_all_memory(catalog: Catalog) -> None:
 def test_size_offers_no_machine_that_is_too_small(catalog: Catalog, model: str, gpu: str, mix: str) -> None:
     """Neither with layers nor with experts in the same memory; the error says by how much the nearest is short."""
     with pytest.raises(InputError, match=rf"the nearest is {gpu}, short by [\d.,]+ GiB"):
-        size_local(
+        size_home(
             [model], context=8192, slots=1, engine="llama-cpp", gpus=[gpu], weights=[mix], catalog=catalog
         )
 

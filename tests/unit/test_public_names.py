@@ -101,3 +101,20 @@ def test_several_patterns_may_be_a_list():
     asked = {"contexts": ["8K"], "tensor_parallel": [1], "weights": ["released"]}
     listed = kvreport.matrix(["Qwen/Qwen3-32B", "Qwen/Qwen3-8B"], ["h100-sxm-80gb"], **asked)
     assert listed.equals(kvreport.matrix("Qwen/Qwen3-32B,Qwen/Qwen3-8B", "h100-sxm-80gb", **asked))
+
+
+def test_a_single_name_is_no_list_of_letters():
+    asked = {"context": "8K", "concurrent": 1}
+    one = kvreport.size(
+        "Qwen/Qwen3-8B", **asked, gpus="h100-sxm-80gb", weights="fp8", kv="fp8", tensor_parallel=2
+    )
+    listed = kvreport.size(
+        "Qwen/Qwen3-8B", **asked, gpus=["h100-sxm-80gb"], weights=["fp8"], kv=["fp8"], tensor_parallel=[2]
+    )
+    assert one.to_dict() == listed.to_dict()
+    rows = kvreport.matrix(
+        "Qwen/Qwen3-8B", "h100-sxm-80gb", contexts="8K", weights="fp8", kv="fp8", tensor_parallel=2
+    )
+    assert set(rows["weight_format"]) == {"fp8"}
+    assert len(rows) == 1
+    assert list(kvreport.boundary("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", requests=4)["requests"]) == [4]

@@ -12,7 +12,7 @@ from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation.difference import Side, compare
-from kvreport.estimation.home_size import size_local
+from kvreport.estimation.home_size import size_home
 
 CATALOG = open_catalog()
 LLAMA = "meta-llama/Llama-3.1-70B-Instruct"
@@ -20,13 +20,13 @@ PAIR = "rtx-5090+rtx-3090"
 
 
 def test_llama_cpp_splits_a_model_over_unequal_cards() -> None:
-    (both,) = size_local(
+    (both,) = size_home(
         [LLAMA], context=8192, slots=2, engine="llama-cpp", gpus=[PAIR], weights=["q4_k_m"], catalog=CATALOG
     )
     assert (both.whole, both.machine) == (True, PAIR)
     larger, smaller = both.layout.devices
     assert larger.weights > smaller.weights > 0  # cut in proportion to the free memory
-    (alone,) = size_local(
+    (alone,) = size_home(
         [LLAMA],
         context=8192,
         slots=2,
@@ -39,7 +39,7 @@ def test_llama_cpp_splits_a_model_over_unequal_cards() -> None:
 
 
 def test_cards_are_named_as_people_write_them() -> None:
-    (two,) = size_local(
+    (two,) = size_home(
         [LLAMA],
         context=8192,
         slots=1,
