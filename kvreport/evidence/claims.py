@@ -183,7 +183,7 @@ def _find(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _F
         if figure.matches(result.value):
             shown = _in_unit(result.value, figure.unit)
             if result.reading.role == "assumption":
-                text = f"{_without(first, figure)} The figure needs that {result.reading.name}: {shown}."
+                text = f"{_without(first, figure)} If {result.reading.name}, the result is {shown}."
                 return _Finding(ClaimVerdict.DEPENDS, text, assumption=result.reading.name)
             verdict = ClaimVerdict.CONFIRMED if figure.is_exact(result.value) else ClaimVerdict.ROUNDED
             return _Finding(verdict, f"{_sentence(result.reading.name)}: {shown}.")
@@ -194,7 +194,7 @@ def _find(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _F
                 return _slip(figure, partner, result)
     values = sorted(r.value for r in fair)
     if len(values) > 1 and values[0] < figure.value < values[-1]:
-        listed = "; ".join(f"{_in_unit(r.value, figure.unit)} if {r.reading.name}" for r in fair)
+        listed = "; ".join(f"{_in_unit(r.value, figure.unit)} ({r.reading.name})" for r in fair)
         text = f"No single figure follows: {listed}."
         return _Finding(ClaimVerdict.DEPENDS, text, assumption=" or ".join(r.reading.name for r in fair))
     return _contradiction(figure, results)
@@ -209,32 +209,34 @@ def _find_relation(claim: Claim, figure: PrintedFigure, results: Sequence[_Resul
         if _holds(claim.stated, figure, result.value):
             computed = _in_unit(result.value, figure.unit)
             if result.reading.role == "assumption":
-                text = f"{_without(first, figure)} It holds only if {result.reading.name}: {computed}."
+                text = f"{_without(first, figure)} The claim holds only if {result.reading.name}. The result is then {computed}."
                 return _Finding(ClaimVerdict.DEPENDS, text, assumption=result.reading.name)
-            text = f"{shown}, where the words say {_words(claim.stated)}. Cause: {result.reading.name}: {computed}."
+            text = f"{shown}, but the claim says {_words(claim.stated)}. Cause: {result.reading.name}. That gives {computed}."
             return _Finding(ClaimVerdict.CONTRADICTED, text, cause=result.reading.name)
-    return _Finding(ClaimVerdict.CONTRADICTED, f"{shown}, where the words say {_words(claim.stated)}.")
+    return _Finding(ClaimVerdict.CONTRADICTED, f"{shown}, but the claim says {_words(claim.stated)}.")
 
 
 def _contradiction(figure: PrintedFigure, results: Sequence[_Result]) -> _Finding:
     first = results[0]
     text = f"{_sentence(first.reading.name)}: {_in_unit(first.value, figure.unit)}."
     if first.value:
-        text += f" The figure is {figure.value / first.value:.3g} times that."
+        text += f" The figure is {figure.value / first.value:.3g} times this value."
     causes = [r for r in results if r.reading.role == "cause"]
     partner = PARTNER.get(figure.unit)
     for result in causes:
         if figure.matches(result.value):
-            text += f" Cause: {result.reading.name}: {_in_unit(result.value, figure.unit)}."
+            text += f" Cause: {result.reading.name}. That gives {_in_unit(result.value, figure.unit)}."
             return _Finding(ClaimVerdict.CONTRADICTED, text, cause=result.reading.name)
         if partner is not None and figure.matches(result.value, partner):
             slip = f"{_in_unit(result.value, partner)}, printed as {figure.unit}"
-            text += f" Cause: {result.reading.name}: {slip}."
+            text += f" Cause: {result.reading.name}. That gives {slip}."
             return _Finding(ClaimVerdict.CONTRADICTED, text, cause=result.reading.name)
     text += " Cause not found"
     if causes:
-        tried = "; ".join(f"{r.reading.name} would give {_in_unit(r.value, figure.unit)}" for r in causes)
-        text += f"; {tried}"
+        tried = "; ".join(f"{r.reading.name} ({_in_unit(r.value, figure.unit)})" for r in causes)
+        text += (
+            f". {'This mistake' if len(causes) == 1 else 'These mistakes'} would give another value: {tried}"
+        )
     return _Finding(ClaimVerdict.CONTRADICTED, f"{text}.")
 
 
@@ -247,12 +249,14 @@ def _slip(figure: PrintedFigure, partner: str, result: _Result) -> _Finding:
     )
     if result.reading.role == "assumption":
         name = result.reading.name
-        return _Finding(ClaimVerdict.DEPENDS, f"{text} It also needs that {name}.", assumption=name)
+        return _Finding(ClaimVerdict.DEPENDS, f"{text} The figure also assumes that {name}.", assumption=name)
     return _Finding(ClaimVerdict.UNIT_SLIP, text)
 
 
 def _without(first: _Result, figure: PrintedFigure) -> str:
-    return f"Without it: {_in_unit(first.value, figure.unit)} ({first.reading.name})."
+    return (
+        f"Without an assumption, the result is {_in_unit(first.value, figure.unit)} ({first.reading.name})."
+    )
 
 
 def _holds(stated: Stated, figure: PrintedFigure, computed: float) -> bool:

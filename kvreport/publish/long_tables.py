@@ -49,7 +49,7 @@ def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
         pieces += (
             html[done:at],
             f'<tbody class="kv-rest" data-kv-rows="{name}"></tbody>\n</table>\n{switch}\n',
-            f'<p class="kv-note kv-all-rows">{_CUT}<a href="{name}">All {words} as a plain page</a></p>',
+            f'<p class="kv-note kv-all-rows">{_CUT}<a href="{name}">Show all {words} on a plain page</a></p>',
         )
         done = at + len(f"{_REST}{rows}{_AFTER}{switch}")
     return "".join([*pieces, html[done:]]), plain

@@ -116,9 +116,7 @@ def said_left_out(keys: Iterable[str], limit_tokens: int) -> str:
     ]
     if not gone:
         return ""
-    return (
-        f"Left out, because their prompts have {units.count(limit_tokens)} tokens or more: {', '.join(gone)}."
-    )
+    return f"Requests whose prompts have {units.count(limit_tokens)} tokens or more are left out: {', '.join(gone)}."
 
 
 @lru_cache(maxsize=8)

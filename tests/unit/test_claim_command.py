@@ -114,7 +114,7 @@ def test_a_mistake_is_about_the_layers_that_it_names(catalog) -> None:
 
 def test_the_command_ends_with_3_where_a_figure_is_contradicted(capsys) -> None:
     assert main(["claim", "Kimi-K3 107136 B/token"]) == 3
-    assert "The figure is 3.88 times that. Cause: every layer" in capsys.readouterr().out
+    assert "The figure is 3.88 times this value. Cause: every layer" in capsys.readouterr().out
     fields = ["--model", "llama-3.1-8b", "--quantity", "kv_request", "--value", "17.18", "--unit", "GB"]
     assert main(["claim", *fields, "--context", "128K", "--format", "bf16", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -46,7 +46,7 @@ def test_a_large_table_leaves_its_further_rows_to_a_plain_page(tmp_path):
     assert len(short) < len(whole) / 3
     soup = BeautifulSoup(short, "html.parser")
     assert [link.get_text() for link in soup.select(".kv-all-rows a")] == [
-        "All 300 models as a plain page"
+        "Show all 300 models on a plain page"
     ] * 2
     assert [len(body.select("tr")) for body in soup.select(".kv-rest")] == [0, FEWER - FIRST_ROWS, 0]
     for name, text in plain.items():

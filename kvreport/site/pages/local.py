@@ -277,8 +277,8 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
         for machine in every
     )
     table = Table(
-        f"First of {len(found)} models of Ollama’s library with every layer on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens, Q4_K_M or better; recent models first, the largest first",
+        f"The first of {len(found)} models of Ollama’s library that fits with every layer on the GPU at "
+        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Recent models come first, larger ones before smaller ones",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -537,7 +537,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(f"{size} GiB", value=size), cells))
     table = Table(
-        f"Longest context (tokens) of {model.name} by usable memory and quantization, every layer on the GPU",
+        f"Longest context (tokens) of {model.name} with every layer on the GPU, by usable memory and quantization",
         Column("Usable memory", numeric=False),
         tuple(Column(mix.upper()) for mix in MIXES),
         tuple(rows),
@@ -582,8 +582,8 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         cells = (usable, *_named(one, found, inputs.site))
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
-        f"First of {len(found)} models of Ollama’s library at {units.human_tokens(CONTEXT)} tokens with llama.cpp or "
-        "Ollama, Q4_K_M or better, one slot; recent models first, the largest first",
+        f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
+        "or better, with llama.cpp or Ollama and one slot. Recent models come first, larger ones before smaller ones",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),

@@ -19,7 +19,7 @@ from kvreport.startup_log.llama_cpp import browser_table
 
 URI: Final = "log/"
 LINES: Final = f"{FOLDER}/log-lines.json"
-TITLE: Final = "What is this log telling me?"
+TITLE: Final = "What does this log tell me?"
 
 EXAMPLE: Final = """\
 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --max-model-len 32768
@@ -94,7 +94,7 @@ def _lines() -> Table:
         if owner not in known:
             known.append(owner)
     return Table(
-        "Lines that the reader understands. It lists all others as not understood.",
+        "Meanings of the lines that the log reader understands. All other lines are listed as not understood.",
         Column("Engine", numeric=False),
         (Column("Meaning of the line", numeric=False),),
         tuple(

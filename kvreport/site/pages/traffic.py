@@ -56,7 +56,7 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
         "block_tokens": BLOCK_TOKENS,
         "table": _table(int(held(model, None).marginal_bytes(1 << 20)), model.context_tokens),
         "left_out": said_left_out(shipped_traces(), model.context_tokens)
-        or "Every request of the traces is counted.",
+        or "All requests of the traces are counted.",
         "command": f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
         "chapter": CHAPTER if CHAPTER in addresses else "",
     }
