@@ -21,7 +21,7 @@ from kvreport.accounting.weights import ComponentBytes, on_host, weights_by_comp
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.formats import KvFormat, RecordFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import release_of, trait
 from kvreport.catalog.remembered import remembered
@@ -470,7 +470,17 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hasha
 
 def stored_key(form: KvFormat | None) -> Hashable:
     """A KV format as a key: kernels may give one name different bytes on different devices."""
-    return None if form is None else (form.name, form.scale_bytes, form.scale_every, form.wide_rope_bytes)
+    return (
+        None
+        if form is None
+        else (
+            form.name,
+            form.scale_bytes,
+            form.scale_every,
+            form.wide_rope_bytes,
+            form.record_bytes if isinstance(form, RecordFormat) else 0,
+        )
+    )
 
 
 def encoders_left_out(engine: Engine, *, images: bool, clips: bool) -> frozenset[Component]:

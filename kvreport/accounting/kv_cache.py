@@ -22,7 +22,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
     StateTensor,
 )
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, RecordFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
@@ -80,8 +80,10 @@ def latent_bytes(cache: Latent, kv_format: KvFormat | None = None) -> int:
     """Bytes of one stored latent: the compressed part and the rotary part beside it.
 
     Formats with ``wide_rope_bytes`` quantise only the compressed part: ``fp8_ds_mla`` is
-    512 FP8 + 4 scales of 4 B + 64 rotary elements of 2 B = 656 B.
+    512 FP8 + 4 scales of 4 B + 64 rotary elements of 2 B = 656 B. Kernels with records of their own state them.
     """
+    if isinstance(kv_format, RecordFormat):
+        return kv_format.record_bytes if cache.window is None else kv_format.window_record_bytes
     if kv_format is None or not kv_format.wide_rope_bytes:
         return vector_bytes(cache.latent_dim + cache.rope_dim, kv_format)
     wide = cache.rope_dim * kv_format.wide_rope_bytes

@@ -116,6 +116,18 @@ class KvFormat(Record):
         return not self.native or bool({compute_capability, vendor} & set(self.native))
 
 
+class RecordFormat(KvFormat):
+    """A KV format whose latents a kernel stores in records of its own.
+
+    Attributes:
+        window_record_bytes: Bytes of one latent of a window.
+        record_bytes: Bytes of one latent that is kept for all tokens.
+    """
+
+    window_record_bytes: int
+    record_bytes: int
+
+
 class Formats(Record):
     """The content of ``formats.yaml``."""
 

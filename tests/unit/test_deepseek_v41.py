@@ -62,3 +62,31 @@ def test_tables_of_n_grams_lie_in_host_memory() -> None:
     assert 8 * answer.budget.weights < 430e9
     older = estimate("deepseek-v4.1-flash", gpu="h200", tensor_parallel=8, engine="vllm 0.25")
     assert older.verdict == "engine_does_not_run"
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "per_token"),
+    [
+        # Three layers keep a latent and a key for two tokens, one keeps them for each: 2.5 of both for a token.
+        ("vllm", "b300", int(2.5 * (288 + 132))),
+        ("vllm@0.30.0", "b300", int(2.5 * (528 + 132))),
+    ],
+)
+def test_what_the_kernels_store_is_what_a_token_is_said_to_take(
+    engine: str, gpu: str, per_token: int
+) -> None:
+    """Latents in records of their own are no longer than these, in the arithmetic and in the upper bound too."""
+    found = estimate(
+        "deepseek-v4.1-flash",
+        gpu=gpu,
+        engine=engine,
+        tensor_parallel=4,
+        context_tokens=349_577,
+        max_batched_tokens=512,
+        max_seqs=1,
+        eager=True,
+    )
+    told = found.to_dict()
+    assert told["kv_bytes_per_token_per_gpu"] == per_token
+    assert any(f"one more token adds {per_token:,} B" in line for line in found.explanation)
+    assert told["max_concurrent_requests_by_memory"] <= told["max_concurrent_requests_ceiling"]

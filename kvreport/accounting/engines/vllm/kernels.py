@@ -28,10 +28,16 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, RecordFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.remembered import remembered
 from kvreport.catalog.support import numbers
+
+INTERLEAVED_ROW: Final = 528
+"""512 values in FP8 and 16 scales (0.30 ``models/deepseek_v41/attention.py``)."""
+FP4_ROW: Final = 288
+"""512 values in FP4 and 32 scales, the compressed rows beside windows in FP8 (0.31.0 to 0.33.0
+``models/deepseek_v41/attention.py``, ``compressed_bytes_per_token``)."""
 
 NATIVE_FLOATS: Final = (8, 9)
 """The first compute capability that multiplies FP8."""
@@ -208,9 +214,12 @@ def stored_format(
 
     Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-center GPUs, whose kernels
     take plain rows, one latent is FP8 with a float32 scale per 128 elements and a 16-bit rotary part.
+    Latents in short blocks (DeepSeek-V4.1) have records of their own on Blackwell data-center GPUs.
     The format keeps its name; its bytes are those of the layout.
     """
     shape, device = Traits.of(model, engine), Device.of(accelerator)
+    if shape.short and kv_format is not None:
+        return _in_records(model, engine, kv_format, device)
     if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:
         return kv_format
     if kv_format is None:
@@ -219,6 +228,16 @@ def stored_format(
         return kv_format
     layout = ("scale_bytes", "scale_every", "wide_rope_bytes")
     return kv_format.model_copy(update={field: getattr(_WIDE_ROTARY, field) for field in layout})
+
+
+def _in_records(model: Model, engine: Engine, kv_format: KvFormat, device: Device) -> KvFormat:
+    """A format with the records of the device's kernels, if they have any."""
+    kernels = Kernels(engine, device, Traits.of(model, engine), model.architecture, fp8=True)
+    if not kernels.interleaved_records():
+        return kv_format
+    kept = FP4_ROW if kernels.compressed_in_fp4() else INTERLEAVED_ROW
+    stated = kv_format.model_dump() | {"page_align_bytes": 1}
+    return RecordFormat(**stated, window_record_bytes=INTERLEAVED_ROW, record_bytes=kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from kvreport.accounting.engines.vllm.groups import (
     tuple_block_bytes,
 )
 from kvreport.accounting.engines.vllm.kernels import (
+    FP4_ROW,
+    INTERLEAVED_ROW,
     Device,
     Kernels,
     Traits,
@@ -65,11 +67,6 @@ if TYPE_CHECKING:
 
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
-_INTERLEAVED_ROW: Final = 528
-"""512 values in FP8 and 16 scales (0.30 ``models/deepseek_v41/attention.py``)."""
-_FP4_ROW: Final = 288
-"""512 values in FP4 and 32 scales, the compressed rows beside windows in FP8 (0.31.0 to 0.33.0
-``models/deepseek_v41/attention.py``, ``compressed_bytes_per_token``)."""
 _INTERLEAVED_ALIGNMENT: Final = 512
 _FLOAT32_BYTES: Final = 4
 _KERNEL_TOKENS: Final = 16
@@ -263,8 +260,8 @@ class _Layers:
             )
         if self._in_fp4():
             yield (
-                f"compressed latents are NVFP4 on this GPU, {_FP4_ROW} B each: the record of the kernel that is its "
-                f"default; windows stay in FP8, {_INTERLEAVED_ROW} B a token"
+                f"compressed latents are NVFP4 on this GPU, {FP4_ROW} B each: the record of the kernel that is its "
+                f"default; windows stay in FP8, {INTERLEAVED_ROW} B a token"
             )
         if self._adds_draft_layer():
             yield "one more layer of full attention is charged for drafting"
@@ -348,9 +345,9 @@ class _Layers:
         if self.shape.packed:
             windowed = 32 if self.shape.short else 64
             tokens = windowed if cache.window else self.block_tokens
-            row = _INTERLEAVED_ROW if self._interleaved() else _PACKED_ROW
+            row = INTERLEAVED_ROW if self._interleaved() else _PACKED_ROW
             if cache.window is None and self._in_fp4():
-                row = _FP4_ROW
+                row = FP4_ROW
             page = self._packed("latent", ("row", cache.stride), tokens, tokens // cache.stride * row)
             if cache.window is None:
                 return page
