@@ -193,9 +193,19 @@ _OF_MAKERS: Final = frozenset({"Blackwell", "GeForce", "Instinct", "Radeon", "Te
 
 
 def _aliases(card: Card) -> tuple[str, ...]:
-    """What people call a card: without its maker's line and without its size."""
+    """What people call a card: without its maker's line, without its size, without ``RTX``; what drivers print of a laptop's."""
+    if card.vendor == "Apple" or "Ryzen" in card.name:
+        return ()
     words = [word for word in card.name.split() if word not in _OF_MAKERS]
-    return () if card.vendor == "Apple" or "Ryzen" in card.name else (" ".join(words), " ".join(words[:-1]))
+    names = [" ".join(words), " ".join(words[:-1])]
+    plain = [word for word in words if word != "(modified)"]
+    if plain[0] in {"GTX", "RTX"}:
+        names.append(" ".join(plain[1:]))
+    if plain[-2] == "Laptop":
+        names.append(" ".join((*plain[:-1], "GPU")))
+    if "D" in words:
+        names += [name.replace(" D", "D") for name in names]
+    return tuple(names)
 
 
 @lru_cache(maxsize=4)

@@ -133,3 +133,30 @@ def test_usable_memory_above_what_the_driver_shows_is_refused() -> None:
 def test_a_figure_without_any_origin_is_refused() -> None:
     with pytest.raises(ValueError, match="needs 'source'"):
         Figure(value=1, evidence="observed")
+
+
+@pytest.mark.parametrize(
+    ("printed", "id_"),
+    [
+        ("NVIDIA A800-SXM4-80GB", "a800-sxm4-80gb"),
+        ("NVIDIA A800 80GB PCIe", "a800-pcie-80gb"),
+        ("NVIDIA A800 40GB Active", "a800-pcie-40gb"),
+        ("NVIDIA H800 PCIe", "h800-pcie-80gb"),
+        ("NVIDIA RTX 6000D", "rtx-6000d-84gb"),
+        ("NVIDIA RTX 5880 Ada Generation", "rtx-5880-ada"),
+        ("Tesla V100-PCIE-32GB", "v100-pcie-32gb"),
+        ("AMD Instinct MI308X", "mi308x"),
+    ],
+)
+def test_a_driver_s_name_finds_the_variant(catalog: Catalog, printed: str, id_: str) -> None:
+    assert catalog.accelerator(printed).id == id_
+
+
+def test_a_variant_for_export_has_the_memory_of_its_sibling_and_slower_links(catalog: Catalog) -> None:
+    for variant, sibling in (("a800-sxm4-80gb", "a100-sxm4-80gb"), ("a800-pcie-80gb", "a100-pcie-80gb")):
+        slow, fast = catalog.accelerator(variant), catalog.accelerator(sibling)
+        assert slow.usable_bytes == fast.usable_bytes
+        assert slow.slices == fast.slices
+        assert slow.interconnect_bytes_per_s is not None
+        assert fast.interconnect_bytes_per_s is not None
+        assert slow.interconnect_bytes_per_s.value < fast.interconnect_bytes_per_s.value
