@@ -15,6 +15,9 @@ from kvreport.book.html import Html, identity
 from kvreport.words import counted
 
 _WIDTH: Final = 700
+_NARROW: Final = 340
+"""Width of a drawing for phones, about that of their text: letters keep their size."""
+_GPUS_A_ROW: Final = 4
 _CACHE: Final = "var(--kv-cache)"
 _WEIGHTS: Final = "var(--kv-weights)"
 _STATE: Final = "var(--kv-state)"
@@ -197,15 +200,29 @@ def gpu_layout(
         gpus: Name of each GPU, and its parts from below: role, label, share of the limit.
         limit: The share that stands for the memory of one GPU; 1 for shares of the memory.
     """
-    wide = (_WIDTH - 20) / len(gpus)
-    height, parts, told = 180, [], []
+    told = [
+        f"{name}: " + ", ".join(f"{label} {share / limit:.0%}" for _, label, share in contents)
+        for name, contents in gpus
+    ]
+    wide = _columns(gpus, limit, _WIDTH, len(gpus))
+    narrow = _columns(gpus, limit, _NARROW, _GPUS_A_ROW)
+    return _figure(*wide, title, "; ".join(told) + ".", narrow=narrow)
+
+
+def _columns(
+    gpus: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], limit: float, width: float, a_row: int
+) -> tuple[list[str], float]:
+    """Parts and height of a drawing of GPUs as columns, so many a row; see :func:`gpu_layout`."""
+    wide, tallest = (width - 20) / min(a_row, len(gpus)), 180
+    row, parts = tallest + 44, []
     for n, (name, contents) in enumerate(gpus):
-        x, y = 12 + n * wide, height + 14.0
+        x, top = 12 + n % a_row * wide, 14.0 + n // a_row * row
+        y = top + tallest
         parts.append(
-            f'<rect x="{x:.1f}" y="14" width="{wide - 10:.1f}" height="{height}" fill="none" stroke="{_LINE}"/>'
+            f'<rect x="{x:.1f}" y="{top:.0f}" width="{wide - 10:.1f}" height="{tallest}" fill="none" stroke="{_LINE}"/>'
         )
         for role, label, share in contents:
-            tall = min(share / limit, 1) * height
+            tall = min(share / limit, 1) * tallest
             y -= tall
             parts.append(
                 f'<rect x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 12:.1f}" height="{max(tall - 1, 0):.1f}"'
@@ -213,9 +230,8 @@ def gpu_layout(
             )
             if tall > 16:
                 parts.append(_text(x + (wide - 10) / 2, y + tall / 2 + 4, label, "middle", on=True))
-        parts.append(_text(x + (wide - 10) / 2, height + 32, name, "middle"))
-        told.append(f"{name}: " + ", ".join(f"{label} {share / limit:.0%}" for _, label, share in contents))
-    return _figure(parts, height + 44, title, "; ".join(told) + ".")
+        parts.append(_text(x + (wide - 10) / 2, top + tallest + 18, name, "middle"))
+    return parts, row * ceil(len(gpus) / a_row)
 
 
 def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequence[Sequence[str]]) -> Html:
@@ -261,12 +277,27 @@ def _text(x: float, y: float, text: str, anchor: str, *, ink: bool = False, on: 
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{color}>{escape(text)}</text>'
 
 
-def _figure(parts: Sequence[str], height: float, title: str, description: str, width: float = _WIDTH) -> Html:
+def _figure(
+    parts: Sequence[str],
+    height: float,
+    title: str,
+    description: str,
+    width: float = _WIDTH,
+    narrow: tuple[Sequence[str], float] | None = None,
+) -> Html:
+    """A drawing with its title under it; ``narrow`` has the parts and the height of the one that phones show."""
     name = identity("drawing", title, description)
     css = "kv-drawn" if width == _WIDTH else "kv-drawn kv-drawn--small"
-    return Html(
-        f'<figure class="kv-figure"><svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" class="{css}"'
+    told = f'<desc id="kv-d-{name}">{escape(description)}</desc>'
+    drawn = (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" class="{css}{" kv-drawn--wide" if narrow else ""}"'
         f' aria-labelledby="kv-t-{name} kv-d-{name}"><title id="kv-t-{name}">{escape(title)}</title>'
-        f'<desc id="kv-d-{name}">{escape(description)}</desc>{"".join(parts)}</svg>'
-        f"<figcaption>{escape(title)}</figcaption></figure>"
+        f"{told}{''.join(parts)}</svg>"
     )
+    if narrow is not None:
+        small = escape(f"{title}. {description}", quote=True)
+        drawn += (
+            f'<svg viewBox="0 0 {_NARROW} {narrow[1]:.0f}" role="img" class="kv-drawn kv-drawn--narrow"'
+            f' display="none" aria-label="{small}">{"".join(narrow[0])}</svg>'
+        )
+    return Html(f'<figure class="kv-figure">{drawn}<figcaption>{escape(title)}</figcaption></figure>')

@@ -147,3 +147,34 @@ def test_a_model_too_large_for_a_card_is_estimated_on_the_smallest_computer_that
     smaller = [one for one in every if one.is_computer and one.usable_bytes < usable]
     assert smaller
     assert not any(laid.longest("q4_k_m", one.usable_bytes, 0) for one in smaller)
+
+
+def test_a_context_that_the_model_limits_looks_alike_for_every_engine() -> None:
+    """MLX's table had the color of "limited by memory" everywhere."""
+    catalog = open_catalog()
+    model = catalog.model("meta-llama/Llama-3.1-8B-Instruct")
+    inputs = SimpleNamespace(site=SimpleNamespace(catalog=catalog))
+    found = (Candidate(model, None, "llama3.1:8b"),)  # type: ignore[arg-type]
+    looks = {}
+    for name in ("m3-ultra-256", "m1-pro-16"):
+        table = local._mlx(inputs, catalog.accelerator(name), found)  # type: ignore[arg-type]
+        looks |= {cell.value: cell.css for cell in table.rows[0].cells}
+    most = model.context_tokens
+    assert most in looks
+    assert len(looks) > 1
+    assert all(("kv-u6" in css) is (value == most) for value, css in looks.items())
+
+
+def test_what_a_model_is_for_takes_no_room_of_a_sentence() -> None:
+    """On a phone, the column with one word pushed quantization, context and speed off the screen."""
+    catalog = open_catalog()
+    candidate = Candidate(
+        catalog.model("Qwen/Qwen3-32B"),
+        SimpleNamespace(weights={"q8_0": 1}, host={"q8_0": 0}, experts={}),
+        "q",
+    )  # type: ignore[arg-type]
+    table = local._picks(
+        catalog.accelerator("m3-ultra-512"), [("Chat", [local.Pick(candidate, "q8_0", 32768)])]
+    )
+    assert table.rows[0].cells[0].text == "Chat"
+    assert "kv-words" not in table.rows[0].cells[0].css

@@ -2,8 +2,9 @@ import itertools
 
 import pandas as pd
 import pytest
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 
+from kvreport.book import drawings
 from kvreport.book.chapter import Html, bars, claim, curves, fold, formula, quantities, room, table
 from kvreport.errors import InputError
 from kvreport.site.kit import figures
@@ -81,8 +82,41 @@ def test_pieces_add_up():
 
 def test_a_bar_is_as_long_as_its_bytes():
     made = bars("t", {"one": {"weights": ("weights", 30 * 2**30), "cache": ("cache", 10 * 2**30)}})
-    widths = [float(r["width"]) for r in BeautifulSoup(made.html, "html.parser").find_all("rect")]
-    assert widths[0] / widths[1] == pytest.approx(3, rel=0.01)
+    for svg in BeautifulSoup(made.html, "html.parser").find_all("svg", role="img"):
+        widths = [float(r["width"]) for r in svg.find_all("rect")]
+        assert widths[0] / widths[1] == pytest.approx(3, rel=0.01)
+
+
+def places(svg: Tag) -> list[tuple[float, float]]:
+    """Where each text of a drawing begins and ends across, at 13 px letters."""
+    found = []
+    for text in svg.find_all("text"):
+        x, wide = float(text["x"]), 6.6 * len(text.get_text())
+        left = {"end": x - wide, "middle": x - wide / 2}.get(text.get("text-anchor", ""), x)
+        found.append((left, left + wide))
+    return found
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        bars("t", {f"{n} x 128K": {"cache": ("KV cache", n * 2**30)} for n in (1, 40, 70)}, limit_bytes=80 * 2**30, limit_name="usable by a process"),
+        drawings.gpu_layout("t", [(f"GPU {n}", [("experts", "experts 1/8", 0.6)]) for n in range(8)], 1),
+    ],
+    ids=["bars", "GPUs"],
+)  # fmt: skip
+def test_a_phone_shows_a_drawing_of_its_own_width(made):
+    """It showed the left half of bars, as if every one were full."""
+    wide, narrow = BeautifulSoup(made.html, "html.parser").find_all("svg", role="img")
+    assert narrow["display"] == "none"  # a notebook has no style sheet
+    assert narrow["aria-label"]
+    across = float(narrow["viewbox"].split()[2])
+    assert across <= 350
+    assert all(left >= -1 and right <= across for left, right in places(narrow))
+    assert all(float(r["x"]) + float(r["width"]) <= across for r in narrow.find_all("rect"))
+    assert sorted(t.get_text() for t in narrow.find_all("text")) == sorted(
+        t.get_text() for t in wide.find_all("text")
+    )
 
 
 def test_a_curve_in_powers_of_two_is_straight():

@@ -135,3 +135,16 @@ def test_a_line_names_its_model_once():
     chart = BeautifulSoup(str(answer(asked, [made])["runs"][0]["chart"]), "html.parser")
     names = {head.text for head in chart.find_all("th")}
     assert {"Llama-3.1-8B, sdpa, measured", "Llama-3.1-8B, cache by batch, reduced sizes, measured"} <= names
+
+
+def test_tables_of_two_experiments_on_one_machine_have_two_names():
+    """A screen reader listed five regions of one name."""
+    names = [
+        table.caption
+        for question in QUESTIONS[:2]
+        for run in answer(question, [measurement().model_copy(update={"experiment": question.experiment})])[
+            "runs"
+        ]
+        for table in (run["summary"], run["readings"])
+    ]
+    assert len(set(names)) == len(names) == 4

@@ -21,6 +21,8 @@ Place = Callable[[float], float]
 
 MOST_TICKS: Final = 8
 WIDTH: Final = 700
+NARROW: Final = 340
+"""Width of a drawing for phones, about that of their text: letters keep their size."""
 HEIGHT: Final = 300
 LEFT: Final = 64
 RIGHT: Final = 16
@@ -149,34 +151,49 @@ def curves(data: Curves) -> str:
 
 
 def bars(data: Bars) -> str:
-    """Draw stacked bars; returns a figure with the SVG, its legend and the data as a folded table."""
+    """Draw stacked bars; returns a figure with the SVG, its legend and the data as a folded table.
+
+    They are drawn twice: a phone shows the narrow drawing, in which names stand above their bars. A notebook, which has
+    no style sheet, shows the wide one.
+    """
+    roles: dict[str, str] = {}
+    for _, parts in data.bars:
+        for role, part, _ in parts:
+            roles.setdefault(role, part)
+    rows = [[name, part, units.human_bytes(size)] for name, parts in data.bars for _, part, size in parts]
+    keys = _legend([(COLOURS[role], name) for role, name in roles.items()])
+    drawn = _stacked(data, WIDTH) + _stacked(data, NARROW)
+    return _figure(drawn, keys, data.title, ["bar", "part", "size"], rows)
+
+
+def _stacked(data: Bars, width: int) -> str:
+    """Stacked bars in a drawing of some width; names stand above the bars of a narrow one."""
     longest = max(sum(size for _, _, size in parts) for _, parts in data.bars)
     longest = max(longest, data.limit_bytes or 0) * 1.02
-    label = min(190, 12 + max(len(name) for name, _ in data.bars) * 7)
-    across = _scale(0, longest, label, WIDTH - RIGHT, log=False)
-    height = 20 + len(data.bars) * 34 + 30
+    narrow = width == NARROW
+    label = 1 if narrow else min(190, 12 + max(len(name) for name, _ in data.bars) * 7)
+    pitch, top = (48, 38) if narrow else (34, 20)
+    across = _scale(0, longest, label, width - RIGHT, log=False)
+    bottom = top + len(data.bars) * pitch
     drawn: list[str] = []
-    roles: dict[str, str] = {}
-    rows: list[list[str]] = []
     for number, (name, parts) in enumerate(data.bars):
-        y = 20 + number * 34
-        drawn.append(f'<text x="{label - 8}" y="{y + 16}" text-anchor="end">{escape(name)}</text>')
+        y = top + number * pitch
+        place = f'x="1" y="{y - 5}"' if narrow else f'x="{label - 8}" y="{y + 16}" text-anchor="end"'
+        drawn.append(f"<text {place}>{escape(name)}</text>")
         start = 0.0
         for role, part, size in parts:
-            roles.setdefault(role, part)
             x, end = across(start), across(start + size)
             drawn.append(
                 f'<rect x="{x}" y="{y}" width="{max(end - x, 0.6):.1f}" height="24" fill="{COLOURS[role]}">'
                 f"<title>{escape(part)}: {units.human_bytes(size)}</title></rect>"
             )
-            rows.append([name, part, units.human_bytes(size)])
             start += size
-    bottom = 20 + len(data.bars) * 34
     for tick in _steps(longest / units.GIB):
         x = across(tick * units.GIB)
+        anchor = "start" if narrow and tick == 0 else "middle"
         drawn.append(
             f'<line x1="{x}" x2="{x}" y1="{bottom}" y2="{bottom + 5}" stroke="var(--kv-soft)"/>'
-            f'<text x="{x}" y="{bottom + 19}" text-anchor="middle">{tick:g}{" GiB" if tick == 0 else ""}</text>'
+            f'<text x="{x}" y="{bottom + 19}" text-anchor="{anchor}">{tick:g}{" GiB" if tick == 0 else ""}</text>'
         )
     if data.limit_bytes is not None:
         x = across(data.limit_bytes)
@@ -184,9 +201,8 @@ def bars(data: Bars) -> str:
             f'<line x1="{x}" x2="{x}" y1="10" y2="{bottom}" stroke="var(--kv-ink)" stroke-width="1.5"/>'
             f'<text x="{x - 5:.1f}" y="12" text-anchor="end">{escape(data.limit_name)}</text>'
         )
-    svg = _svg("".join(drawn), height, data.title)
-    keys = _legend([(COLOURS[role], name) for role, name in roles.items()])
-    return _figure(svg, keys, data.title, ["bar", "part", "size"], rows)
+    css = 'kv-drawn kv-drawn--narrow" display="none' if narrow else "kv-drawn kv-drawn--wide"
+    return _svg("".join(drawn), bottom + 30, data.title, css, width)
 
 
 def _scale(low: float, high: float, first: float, last: float, *, log: bool) -> Place:
@@ -237,9 +253,9 @@ def _steps(high: float) -> list[float]:
     return [round(step * n, 10) for n in range(int(high / step) + 1)]
 
 
-def _svg(inner: str, height: float, title: str, css: str = "kv-drawn") -> str:
+def _svg(inner: str, height: float, title: str, css: str, width: int = WIDTH) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}"'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title, quote=True)}"'
         f' class="{css}">{inner}</svg>'
     )
 

@@ -220,7 +220,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
             speed = int(bandwidth.value / pick.read_bytes()) if bandwidth else 0
             size = one.at_home.weights[pick.mix] + one.at_home.host[pick.mix]
             cells = (
-                Cell(use, "kv-words"),
+                Cell(use),
                 Cell(one.model.release or "unknown"),
                 Cell(pick.mix.upper()),
                 Cell(units.gib(size), "kv-num", value=size),
@@ -465,7 +465,8 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
             longest = max((context for context, size in sizes if size <= room), default=0)
             least = next((size for context, size in sizes if context >= LEAST), sizes[-1][1])
             text = units.human_tokens(longest) if longest else _short(least - room)
-            cells.append(Cell(text, "kv-num kv-u3" if longest else "kv-num kv-no", value=longest))
+            look = " kv-u6" if longest == sizes[-1][0] else " kv-u3" if longest else " kv-no"
+            cells.append(Cell(text, f"kv-num{look}", value=longest))
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
     return Table(

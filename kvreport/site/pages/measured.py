@@ -132,7 +132,7 @@ def _run(question: ExperimentQuestion, one: Measurement) -> Names:
         "says": verdict(one.readings),
         "chart": _chart(question, one),
         "summary": _summary(question, one),
-        "readings": _readings(one),
+        "readings": _readings(question, one),
         "versions": f"{one.date}; {versions}",
         "file": _address(one),
         "command": one.command,
@@ -292,7 +292,7 @@ def _summary(question: ExperimentQuestion, one: Measurement) -> Table:
     )
 
 
-def _readings(one: Measurement) -> Table | None:
+def _readings(question: ExperimentQuestion, one: Measurement) -> Table | None:
     rows = []
     for reading in one.readings:
         settings = ", ".join(
@@ -317,7 +317,7 @@ def _readings(one: Measurement) -> Table | None:
     if not rows:
         return None
     return Table(
-        caption=f"Every reading on {one.machine.label}",
+        caption=f"{question.title} Every reading, on {one.machine.label}",
         head=Column("Model", numeric=False),
         columns=(
             Column("Quantity", numeric=False),
