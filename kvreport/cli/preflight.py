@@ -146,6 +146,11 @@ def _content(name: str) -> str:
     if name == "-":
         data = sys.stdin.buffer.read(DEPLOYMENT.bytes + 1)
     else:
+        if any(one.isspace() for one in name.strip()) and not Path(name).exists():
+            raise InputError(
+                f"file: found {shorten(name)}, which is no file; allowed: deployment files. A start command is answered by "
+                "kvreport estimate, as in: kvreport estimate vllm serve MODEL --gpu GPU"
+            )
         with Path(name).open("rb") as file:
             data = file.read(DEPLOYMENT.bytes + 1)
     if len(data) > DEPLOYMENT.bytes:

@@ -444,3 +444,10 @@ def test_a_name_with_spaces_that_was_not_quoted(capsys):
 
 def test_a_command_that_does_not_exist(capsys):
     assert "did you mean estimate?" in refused(capsys, "estimat", "llama-3.1-8b")
+
+
+@pytest.mark.parametrize("flag", ["--rps", "--qps", "--request-rate"])
+@pytest.mark.parametrize("command", [ESTIMATE, ("size", "qwen3-8b", "--gpu", "h100", "--context", "8K")])
+def test_a_rate_of_requests_is_asked_of_size(capsys, command, flag):
+    told = refused(capsys, *command, flag, "5")
+    assert "instead: kvreport size MODEL --users N --requests-per-minute R --latency TIME" in told

@@ -735,3 +735,10 @@ def test_merges_of_merges_take_no_longer_than_their_keys() -> None:
     assert time.process_time() - started < 5
     last = document.map("services", "a11")
     assert list(last) == ["image", *(f"k{level}" for level in range(12))]
+
+
+def test_a_command_in_the_place_of_a_file_is_told_where_it_is_answered(capsys):
+    assert main(["preflight", "vllm serve Qwen/Qwen3-8B --max-model-len 8192", "--gpu", "H100"]) == 2
+    told = capsys.readouterr().err
+    assert "which is no file" in told
+    assert "kvreport estimate vllm serve MODEL" in told
