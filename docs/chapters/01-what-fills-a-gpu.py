@@ -90,8 +90,8 @@ guess(
 # them is much faster. The store is the **KV cache**. Every conversation has its own cache, which grows with every token. This
 # cost follows your traffic.
 #
-# **Everything else.** Intermediate results (activations), the driver, communication buffers and recorded programs (CUDA
-# graphs). The serving program, called the **engine**, measures these at start-up and reserves memory for them. vLLM, SGLang,
+# **Everything else.** This includes intermediate results (activations), the driver, communication buffers and recorded
+# programs (CUDA graphs). The serving program, called the **engine**, measures these at start-up and reserves memory for them. vLLM, SGLang,
 # TensorRT-LLM and llama.cpp are engines.
 #
 # ## Weights, caches and everything else must fit
@@ -107,7 +107,7 @@ formula(
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
 # **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log
-# lines mix the two. The “80 GB” on this GPU's label are GiB: a process can use {{ 79.1 GiB = memory("H100") }} , which is {{ 84.9 GB = memory("H100") }}. These chapters always name the unit.
+# lines mix the two. The “80 GB” on this GPU's label are GiB: a process can use {{ 79.1 GiB = memory("H100") }}, which is {{ 84.9 GB = memory("H100") }}. These chapters always name the unit.
 #
 # ## Worked example: weights and eight conversations
 
@@ -264,7 +264,7 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - It assumes that every conversation has the same length. Real lengths differ, and
+# - The calculation assumes that every conversation has the same length. Real lengths differ, and
 #   [PagedAttention](08-pages.py) allocates memory as conversations grow.
 # - Some models do not store every token in every layer. See [sliding windows and hybrid models](06-forgetting-on-purpose.py).
 # - Memory is one limit. Time is the other: see [prefill and decode](09-prefill-and-decode.py).
@@ -363,7 +363,7 @@ quiz(
 )
 
 # %% [markdown]
-# When is the cache larger than the weights? For this model, from
+# When is the cache larger than the weights? For this model, it is larger from
 # {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, in one conversation or spread over many.
 #
 # ## Next
@@ -373,5 +373,5 @@ quiz(
 #   [where memory really ends](../evidence/measured/index.md#e3)
 # - [Llama 3.1 8B in all combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
 # - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial of mlsysim. This chapter recomputes its memory breakdown. The tutorial printed a cache
-#   {{ 4.47 × = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
+#   {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
 #   as large. [The claims ledger says why](../evidence/claims/index.md#s1-b-kv).

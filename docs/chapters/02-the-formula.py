@@ -274,7 +274,7 @@ takeaway(
 # ## Limitations
 #
 # The formula is exact for models whose layers all attend to every token in the same way: Llama, Qwen2.5, Mistral since version
-# 0.2. It is wrong by a factor of four or of twenty-five for models that store a [latent (MLA)](05-one-latent-for-all.py) or
+# 0.2. It is wrong by factors such as four or twenty-five for models that store a [latent (MLA)](05-one-latent-for-all.py) or
 # [forget tokens](06-forgetting-on-purpose.py). It also counts what a request *needs*. An engine allocates
 # [in blocks](08-pages.py) and rounds up.
 #

@@ -6,8 +6,8 @@
 #
 # ## Four times the length: how many requests are left?
 #
-# A server holds at most 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? And
-# what if the number of users doubles as well?
+# A server holds at most 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? What
+# happens if the number of users doubles as well?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -83,7 +83,7 @@ growth_grid(
 # %% [markdown]
 # Every step to the right doubles the cache. Every step down doubles it too. The memory limit runs diagonally through the grid.
 #
-# One row and one column of the grid in detail:
+# The next two tables show one column and one row of the grid in detail:
 
 # %%
 rows = []
@@ -305,10 +305,9 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # %% [markdown]
 # ## The same in 8 bits
 #
-# With FP8 a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}: a request of 1,000 tokens
-# {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000
-# {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, one of 128,000
-# {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
+# With FP8, a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000 tokens takes {{ 0.16
+# GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000 takes {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8",
+# tokens=10000) }}, and one of 128,000 takes {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
 # {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. You may have read 40 and 200. Those are the 16-bit figures
 # [in an 8-bit example](../evidence/claims/index.md#s2-128000).
 
@@ -330,7 +329,7 @@ bars(
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# Somebody served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for serving.
+# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for serving.
 # How much of the memory does the formula explain?
 
 # %% tags=["hide"]
@@ -396,8 +395,9 @@ bars(
 # %% [markdown]
 # A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
 # {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. More than one exists at a time, and all of them are gone after the step.
-# Engines compare piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix. In engines, the cache is therefore what grows most. (Published with the measurement: 29 GB,
-# [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
+# Engines compare piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix. In engines,
+# the cache therefore grows most. (The figure published with the measurement, 29 GB, is [nearly twice the product of its own
+# factors](../evidence/claims/index.md#s5-scores).)
 
 # %% tags=["hide"]
 takeaway(

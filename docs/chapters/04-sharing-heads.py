@@ -135,8 +135,8 @@ guess(
     unit="GPUs",
     low=1,
     high=64,
-    why=f"320 GiB divided by {q.memory('H100') / GiB:.1f} GiB, rounded up. Dividing 320 by 80 gives four, but a process never finds "
-    "all that the label says.",
+    why=f"320 GiB divided by {q.memory('H100') / GiB:.1f} GiB, rounded up. Dividing 320 by 80 gives four, but a process can never "
+    "use all the memory on the label.",
 )
 
 # %% tags=["hide"]
@@ -273,7 +273,7 @@ quiz(
         right("`num_key_value_heads`", "If it is missing, all attention heads are stored."),
         wrong(
             "`hidden_size`",
-            "Some models set `head_dim` apart from it, so hidden size divided by heads can be wrong.",
+            "Some models set `head_dim` separately, so hidden size divided by heads can be wrong.",
         ),
     ),
     item(

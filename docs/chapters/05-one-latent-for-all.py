@@ -166,7 +166,7 @@ bars(
 # %% [markdown]
 # On eight GPUs, a token of Llama 3.1 70B takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each GPU, less than
 # the
-# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. of DeepSeek-V3. On one GPU, it takes more than four times as much as
+# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }} of DeepSeek-V3. On one GPU, it takes more than four times as much as
 # a token of DeepSeek-V3. DeepSeek's models are therefore served with **data-parallel attention**: each GPU has its own
 # requests, so no latent is stored twice. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with numbers.
 
@@ -237,8 +237,7 @@ takeaway(
 # - An engine without MLA code reconstructs all keys and values and stores them. This takes seventy times the memory (the
 #   second line of the first table).
 # - Later models store *index keys* next to the latent, which select the tokens that attention reads: {{ 132 bytes = 128 + 4 }}
-#   a token and
-#   layer, whatever the cache's format.
+#   per token and layer, whatever the cache's format.
 #
 # ## Exercises
 

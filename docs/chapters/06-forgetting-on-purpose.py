@@ -327,9 +327,9 @@ quiz(
 # that lets all {{ 64 layers = layers("qwen3.6-27b") }} grow needs
 # {{ 128 GiB = 8 * kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} and overflows. In truth
 # {{ 16 layers = growing_layers("qwen3.6-27b") }} grow. An H100 NVL then holds
-# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}, an H100 SXM
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}, and an H100 SXM holds
 # {{ fits("qwen3.6-27b", "H100", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}.
-# Without `--max-num-seqs 8` the NVL holds {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }},
+# Without `--max-num-seqs 8`, the NVL holds {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }},
 # as in the table above: fewer sequences need smaller buffers.
 # [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
 # and change the GPU to yours.

@@ -224,8 +224,8 @@ takeaway(
 #
 # - Not every GPU computes in every format. A GPU without 8-bit units stores in 8 bits and computes in 16.
 # - Formats with a scale for every few numbers take more than their bits. A 4-bit cache with one scale per 16 numbers takes
-#   {{ 4.5 bits = (16 * 4 + 8) / 16 / 8 }} a number.
-# - An 8-bit cache costs some quality, more on some models than on others. This book counts bytes. Somebody has to test the answers.
+#   {{ 4.5 bits = (16 * 4 + 8) / 16 / 8 }} per number.
+# - An 8-bit cache costs some quality, more on some models than on others. This book counts bytes. You have to test the answers.
 #
 # ## Exercises
 
@@ -266,8 +266,8 @@ exercise(
     both,
     unit="requests",
     within=0.01,
-    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. The cache's format halves what each "
-    "request needs, the weights' format adds to what they share.",
+    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. A smaller cache format halves what "
+    "each request needs. A smaller weight format adds to the memory that they share.",
     traps={
         float(weights8): "This is smaller weights alone.",
         float(cache8): "This is a smaller cache alone.",
@@ -280,7 +280,7 @@ exercise(
 # %% tags=["hide"]
 quiz(
     item(
-        "Interview question: why are quantized weights no quantized KV cache by default?",
+        "Interview question: why do quantized weights not imply a quantized KV cache?",
         right(
             "Weights are quantized once, the cache is written while serving, and engines keep it in 16 bits for quality and kernels",
             "Only a flag or the checkpoint's configuration changes it.",

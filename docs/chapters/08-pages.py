@@ -77,8 +77,8 @@ guess(
 #
 # - **The longest allowed.** Each request gets a contiguous row for the longest request, from the start.
 # - **A power of two.** The row has room for the prompt, plus the length of the answer rounded up to a power of two.
-# - **Perfect foresight.** The row has exactly the length of prompt plus answer. No engine knows that length in advance. The
-#   row shows what is lost only because it is reserved before it is filled.
+# - **Perfect foresight.** The row has exactly the length of prompt plus answer. No engine knows that length in advance. This
+#   method shows how much is lost only because rows are reserved before they are filled.
 # - **Blocks.** The request gets a new block when the last one is full. A *block table* records where each block is, so blocks
 #   need not be adjacent. vLLM, SGLang and TensorRT-LLM use this method, **PagedAttention**. llama.cpp assigns cells to slots.
 

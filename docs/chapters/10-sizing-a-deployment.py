@@ -244,7 +244,7 @@ bars(
 # %% [markdown]
 # ## Burst and N+1
 #
-# If 64 is only the average (twenty requests per second that take 3.2 seconds each), the peak may be half as high again.
+# If 64 is only the average (twenty requests per second that take 3.2 seconds each), the peak may be one and a half times as high.
 
 # %%
 average = 20 * 3.2
@@ -348,7 +348,7 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Teach it back to a colleague: how do accounts become GPUs?",
-    "Requests per second times seconds per request are in flight. Times the burst factor they are the peak. Divide the peak by what one replica holds, round up, and add a spare.",
+    "Requests per second times seconds per request gives the requests in flight. Times the burst factor, this gives the peak. Divide the peak by what one replica holds, round up, and add a spare.",
 )
 
 # %% tags=["hide"]
@@ -362,7 +362,7 @@ quiz(
     item(
         "Halving the context halves the hardware. True?",
         wrong("True", "The common wrong answer. Weights and reserve stay."),
-        right("Only the part that holds cache", "The weights are paid in full."),
+        right("Only the part that holds cache", "The weights stay the same."),
         wrong("The context does not matter", "It multiplies the cache of every request."),
     ),
     item(
@@ -384,4 +384,4 @@ quiz(
 # - The context decides the hardware: [five users of 128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
 #   need four H100s, [five users of 8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8) need two
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
-# - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters", the sources of example and list
+# - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters", the sources of the example and of the list

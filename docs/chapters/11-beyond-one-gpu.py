@@ -300,8 +300,8 @@ curves(
 # %% [markdown]
 # ## Prefix caching: sharing a beginning
 #
-# Requests that begin alike (the same instructions, the same document) have the same keys and values there. If the cache is divided into blocks, they can
-# share the same ones. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
+# Requests with the same beginning (the same instructions, the same document) have the same keys and values for it. If the
+# cache is divided into blocks, requests can share these blocks. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
 
 # %% tags=["hide"]
 model, catalog = q.catalog.model("llama-3.1-8b"), q.catalog
@@ -334,8 +334,9 @@ table(
 )
 
 # %% [markdown]
-# Prefix caching also saves the time of reading the beginning again: for 3,000 tokens on an H100 at least
-# {{ 45 ms = prefill_time("llama-3.1-8b", "H100", tokens=3000) }} a request. It does not help requests that begin differently.
+# Prefix caching also saves the time of reading the beginning again. For 3,000 tokens on an H100, this is at least {{ 45 ms =
+# prefill_time("llama-3.1-8b", "H100", tokens=3000) }} per request. Prefix caching does not help requests that begin
+# differently.
 #
 # ## Offloading: the cache somewhere else
 #
@@ -373,8 +374,8 @@ claim(float(disk.speedup[1]), 1.2, within=0.05)
 assert disk.speedup[0] < 1 < disk.speedup[2]
 
 # %% [markdown]
-# Main memory wins clearly. A disk loses for short texts and wins for long ones: what is moved grows with the length, what is computed with its
-# square. A request whose cache is not on the GPU is not being answered. Moving makes room for requests that *wait*, and adds none to those that run.
+# Main memory wins clearly. A disk loses for short texts and wins for long ones, because the data to move grows with the
+# length and the computation grows with its square. A request whose cache is not on the GPU is not being answered. Offloading keeps the caches of requests that *wait*. It adds none to those that run.
 
 # %% tags=["hide"]
 instrument(
@@ -402,8 +403,8 @@ instrument(
 
 # %% tags=["hide"]
 takeaway(
-    "Ask of each layout: what does it divide, and what does it copy? GQA models: tensor parallelism first. MLA models with experts: DP attention + EP, "
-    "or DCP for long contexts."
+    "For each layout, ask what it divides and what it copies. For GQA models, try tensor parallelism first. For MLA models with experts, use DP attention "
+    "+ EP, or DCP for long contexts."
 )
 
 # %% [markdown]

@@ -6,7 +6,7 @@
 #
 # ## Do twelve users crash the server?
 #
-# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Twelve people want to use it.
+# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Twelve people want to use the server.
 
 # %% tags=["hide"]
 from math import ceil, floor
@@ -239,7 +239,7 @@ table(
         ["blocks, counted per group", 165_792 // 528],
         ["blocks in all, four groups", 4 * 165_792 // 528],
         ["one request of 262,144 tokens: blocks of the full-attention group", ceil(262_144 / 528)],
-        ["and, of each of three state groups, a few", "1 to 3"],
+        ["a few blocks of each of the three state groups", "1 to 3"],
         ["requests", f"{4 * 165_792 // 528 / (ceil(262_144 / 528) + 3):.2f}"],
     ],
 )
@@ -282,19 +282,19 @@ instrument(
 # - **"max_num_seqs (1024) exceeds available Mamba cache blocks"**: a hybrid needs one block for the states of every sequence. Lower
 #   `--max-num-seqs`: see [the question](../questions/state-slots.md).
 # - **Preemption** warnings: blocks ran out while requests grew ([PagedAttention](08-pages.py)).
-# - **Nearly all memory in use on an idle server**: reserved, not needed. An engine takes its share at start.
+# - **Nearly all memory in use on an idle server**: the memory is reserved, not needed. An engine takes its share at start.
 # - **A low "GPU KV cache usage"** under load: your requests are far shorter than the longest one that you allowed.
 
 # %% tags=["hide"]
 takeaway(
-    "GiB per GPU, tokens in all, concurrency for the longest request. Divide the tokens by your own length to get your own number."
+    "The log states GiB per GPU, tokens for all GPUs, and concurrency for the longest request. Divide the tokens by your own length to get your own number."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. Our estimates carry an error for
-# these terms, [and say how large it is](../about/method.md).
+# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. Our
+# estimates have an error for these terms, [and they state its size](../about/method.md).
 #
 # ## Exercises
 
@@ -303,7 +303,7 @@ room = 61.2 * GiB
 blocks = floor(room / (16 * q.kv_per_token(LLAMA)))
 claim(blocks * 16, 501_344)
 exercise(
-    "**1.** A log shows 61.2 GiB available, Llama 3.1 8B on one GPU, longest request 131,072. Which maximum concurrency does it print?",
+    "**1.** A log shows 61.2 GiB available for Llama 3.1 8B on one GPU with a longest request of 131,072. Which maximum concurrency does it print?",
     blocks * 16 / 131_072,
     unit="×",
     digits=2,
@@ -344,8 +344,8 @@ fold(
 # %% tags=["hide"]
 quiz(
     item(
-        "“Available KV cache memory”: per GPU or in all?",
-        right("Per GPU", "The tokens below it are in all."),
+        "“Available KV cache memory”: per GPU or in total?",
+        right("Per GPU", "The tokens below it are for all GPUs."),
         wrong("In all", "The common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
         wrong("Per request", "It is the whole pool of one GPU."),
     ),
@@ -369,6 +369,6 @@ quiz(
 # %% [markdown]
 # ## Next
 #
-# - [Paste a log of your own](../log/index.md), and see each figure recomputed
+# - [Paste your own log](../log/index.md), and see each figure recomputed
 # - [Questions](../questions/index.md), most of them about such lines
 # - [Start-up logs compared with our estimates](../evidence/index.md)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031, {{ 6.9% = 829 / 12031 }}, because their prompts exceed the model's limit of 32,768 tokens. They have a third of all prompt tokens. [The
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031 ({{ 6.9% = 829 / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. These requests contain a third of all prompt tokens. [The
 # traffic page](../traffic/index.md) leaves out the same requests for this model.
 #
 # A figure such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
@@ -282,7 +282,7 @@ choose(
     wrong("Yes: that is what it says", "The common wrong answer. Nothing is reserved for an idle context."),
     right(
         "No: memory can evict it much earlier",
-        "A TTL only removes what memory would have kept. Under load memory removes it first.",
+        "A TTL only removes blocks that memory would have kept. Under load, they are evicted before it ends.",
     ),
     wrong("Only with host memory", "Host memory helps, but its blocks are evicted as well."),
 )
@@ -290,7 +290,7 @@ choose(
 # %% tags=["hide"]
 fold(
     "What resuming a session of 128K tokens costs",
-    f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s, during which the GPUs decode for nobody else at full speed. "
+    f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other request decodes at full speed. "
     f"Keeping it would take {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache over the four GPUs for the whole pause.",
 )
 
@@ -318,8 +318,8 @@ instrument(
 # %% [markdown]
 # ## The limiting pool
 #
-# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory is free, because the
-# window's pool holds the end of few contexts:
+# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory is free, because
+# the window's pool holds the end of only a few contexts:
 
 # %%
 agents = with_outputs(generate(Workload(sessions=150, turns=6, sessions_per_s=0.5, think_s=120)))
@@ -339,8 +339,9 @@ assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 # %% [markdown]
 # ## Memory of the host
 #
-# An engine can copy blocks to the host when a request ends. Host and GPU then hold nearly the same, and together they hit as the larger of the two would.
-# If it copies only what is evicted, they hit as both together:
+# An engine can copy blocks to the host when a request ends. Host and GPU then hold nearly the same blocks, and together they
+# reach the hit rate of the larger of the two. If the engine copies only evicted blocks, they reach the hit rate of both sizes
+# together:
 
 # %%
 tiers = {
@@ -374,9 +375,10 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# Step times are the roofline's bound divided by an efficiency, not a measurement. A trace has prompts only. What an answer adds to the cache is known
-# where the next prompt of the session repeats it, and counts as unusable elsewhere. The trace's blocks limit how finely prefixes are told apart.
-# Several replicas get whole sessions, or requests in turn. A router that looks for the longest prefix does better.
+# Step times are the roofline's bound divided by an efficiency, not a measurement. A trace contains only prompts. The tokens
+# that an answer adds to the cache are known if the next prompt of the session repeats them. Otherwise they count as unusable.
+# The trace's blocks limit how finely prefixes can be distinguished. With several replicas, each one gets whole sessions, or
+# requests are assigned in turn. A router that looks for the longest prefix does better.
 #
 # ## Exercises
 

@@ -362,7 +362,7 @@ for n in SIZES:
         ]
     )
 table(
-    f"Eight {GPU}s, memory full, lower bounds without communication",
+    f"Eight {GPU}s with full memory: lower bounds without communication",
     ["Layout", "Requests", "Step, ms", "Decode tokens per second, at most", "First token, s"],
     rows,
 )
@@ -371,7 +371,7 @@ table(
 assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
 takeaway(
     "Decision 7: larger groups hold more requests and answer faster, because the weights are stored and read by more GPUs. Communication, which these bounds leave "
-    f"out, takes some of it back. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
+    f"out, reduces this gain. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
 )
 
 # %% [markdown]
@@ -455,7 +455,7 @@ takeaway(
 # %% [markdown]
 # ### 10. What does it cost?
 #
-# Cost per token is price per GPU-hour divided by tokens per GPU-hour. The price here is an input. Put in your own.
+# Cost per token is price per GPU-hour divided by tokens per GPU-hour. The price here is an input, so enter your own.
 
 # %%
 gpu_seconds_decode = RANKS * decode_load / ARRIVALS / OUTPUT  # per output token
@@ -579,7 +579,7 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "5. (open) Prompts become 30,000 tokens, all else stays. Which decision changes first?",
+    "5. (open) Prompts grow to 30,000 tokens, and all else stays the same. Which decision changes first?",
     f"Decision 4. Reading such a prompt takes at least {q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8'):.1f} s on {RANKS} GPUs, and "
     f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8') / EFFICIENCY:.1f} s at the efficiency assumed. The target of two seconds needs more GPUs "
     "per replica, a prefill pool, or a prefix cache that hits.",
