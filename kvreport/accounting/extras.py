@@ -94,7 +94,8 @@ def with_draft(target: Model, draft: Model) -> Draft:
 def own_prediction_layer(target: Model) -> Model:
     """A model's own layer for multi-token prediction, as a draft.
 
-    Its cache is that of the target's last layer with attention, and with index keys if it has an indexer.
+    Its cache is that of the target's last layer with attention, and with index keys if it has an indexer. One that the
+    checkpoint numbers as a first layer is of the kind of the target's first (vLLM 0.33, exaone4.py: ``layer_types[0]``).
 
     Raises:
         InputError: If the checkpoint has no such layer.
@@ -109,7 +110,8 @@ def own_prediction_layer(target: Model) -> Model:
         keeping = [
             group for group in keeping if any(cache.kind == "indexer" for cache in group.caches)
         ] or keeping
-    last = (keeping or list(target.layers))[-1]
+    numbered_first = any(row.name.startswith("mtp.layers.0.") for row in rows)
+    last = (keeping or list(target.layers))[0 if numbered_first else -1]
     values = {name: getattr(target, name) for name in type(target).model_fields}
     values |= {
         "layers": (LayerGroup(name="prediction layer", layers="0", caches=last.caches),),

@@ -309,10 +309,27 @@ def decoder(
     )
 
 
-def prediction_layers(keys: Keys, its: Sizes, tensors: Tensors, path: str, *, ends: bool = True) -> Tensors:
-    """The layers for multi-token prediction: a whole layer, its glue, and (with ``ends``) copies of both ends."""
+def prediction_layers(
+    keys: Keys,
+    its: Sizes,
+    tensors: Tensors,
+    path: str,
+    *,
+    ends: bool = True,
+    glue: str = "prediction",
+    first: bool = False,
+) -> Tensors:
+    """The layers for multi-token prediction: a whole layer, its glue, and (with ``ends``) copies of both ends.
+
+    They are numbered behind the others below ``path``, or with ``first`` from 0 in a module of their own.
+    """
     count = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
     if not count:
         return ()
-    glue = part("prediction", keys, hidden=its.hidden, vocabulary=its.vocabulary, ends=ends)
-    return placed((*tensors, *glue), f"{path}.{its.layers}.", component="mtp", times=count)
+    beside = part(glue, keys, hidden=its.hidden, vocabulary=its.vocabulary, ends=ends)
+    return placed(
+        (*tensors, *beside),
+        "mtp.layers.0." if first else f"{path}.{its.layers}.",
+        component="mtp",
+        times=count,
+    )

@@ -219,10 +219,18 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     layers = _layers(scope, keys, its)
     extra = (*encoder_tensors(scope, listed.encoders), *_rows(scope, of_layers=False))
     if "predicts" in listed.sizes:
-        scope.sizes |= {"kind": "picks", "sparse": True}
+        said = listed.sizes["predicts"].split()
+        scope.sizes |= {"kind": "picks", "sparse": "dense" not in said}
         path = f"{modules.get('base') or listed.sizes.get('base') or 'model'}.layers"
-        whole = listed.sizes["predicts"] == "ends"
-        extra += prediction_layers(keys, its, _rows(scope, of_layers=True), path, ends=whole)
+        extra += prediction_layers(
+            keys,
+            its,
+            _rows(scope, of_layers=True),
+            path,
+            first="first" in said,
+            ends="ends" in said,
+            glue=next((word for word in said if word.startswith("prediction")), "prediction"),
+        )
     given: dict[str, Any] = {"norm_bias": bool(scope.look("bias_norm"))}
     given |= {word: listed.sizes[word] for word in _MODULES if word in listed.sizes}
     if keys.outer is not keys:
