@@ -424,7 +424,17 @@ class Catalog:
                     if other != stem or list(names).count(name) > 1:
                         allowed = f"a name of its own; {other} has it already"
                         found.append(Fault(where, "aliases", shorten(name), allowed))
-        return found
+        return found + list(self._taken_names())
+
+    def _taken_names(self) -> Iterator[Fault]:
+        """Yield a fault for every alias that is the last part of another id, whose weights are stored otherwise."""
+        parts = {spoken(model.id.rpartition("/")[2]): model for model in self.models.values()}
+        for model in self.models.values():
+            for alias in model.aliases:
+                other = parts.get(spoken(alias), model)
+                if other.weight_format != model.weight_format:
+                    allowed = f"a name of its own; {other.id} is called so, and its weights are {other.weight_format}"
+                    yield Fault(f"models/{model.slug}.yaml", "aliases", shorten(alias), allowed)
 
     def _unknown_formats(self) -> list[Fault]:
         found: list[Fault] = []

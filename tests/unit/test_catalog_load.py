@@ -119,6 +119,16 @@ def test_a_name_that_means_two_things_is_a_fault(folder: Path) -> None:
     assert any("'UNO'" in line and "a name of its own" in line for line in faults(folder))
 
 
+def test_a_copy_does_not_take_the_name_of_its_model(folder: Path) -> None:
+    """The last part of an id is that model's: another record whose weights are stored otherwise is not found by it."""
+    write(folder, read_config(LLAMA_3_1_8B, id="acme/two", aliases=("One",)))
+    load_catalog(folder)
+    edit(folder, "weight_format: bf16", "weight_format: fp8", name="models/acme--two.yaml")
+    (told,) = faults(folder)
+    assert "'One'" in told
+    assert "acme/one is called so, and its weights are bf16" in told
+
+
 def test_a_file_that_is_no_yaml_file_is_a_fault(folder: Path) -> None:
     (folder / "models" / "acme--three.yml").write_text("id: acme/three\n", encoding="utf-8")
     assert faults(folder) == [

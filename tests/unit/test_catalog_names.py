@@ -23,6 +23,11 @@ def test_a_model_is_found_by_any_spelling(name: str) -> None:
     assert open_catalog().model(name).id == "Qwen/Qwen3.6-27B"
 
 
+def test_a_model_is_found_by_its_name_before_a_copy_of_it() -> None:
+    assert open_catalog().model("kimi-k2.6").id == "moonshotai/Kimi-K2.6"
+    assert open_catalog().model("kimi k2.6 nvfp4").id == "nvidia/Kimi-K2.6-NVFP4"
+
+
 @pytest.mark.parametrize("name", ["H100", "h100 sxm 80gb", "h100-sxm-80gb"])
 def test_an_accelerator_is_found_by_any_spelling(name: str) -> None:
     assert open_catalog().accelerator(name).id == "h100-sxm-80gb"
