@@ -15,7 +15,7 @@
       ]);
       const names = kvreport.asked.prepared(file);
       const found = kvreport.asked.understand(field.value, site, names);
-      told.textContent = kvreport.asked.said(found);
+      told.textContent = kvreport.asked.said(found, names);
       const way = kvreport.asked.wayTo(field.value, found, site, names);
       if (way) {
         kvreport.unanswered?.(way, field.value);

@@ -773,11 +773,13 @@
   }
 
   /* The sentence that says what a text was taken for. */
-  function said({ understood, missed, unlisted }) {
+  function said({ understood, missed, unlisted, home, machine }, names) {
+    const own = names?.machines.find(({ id }) => id === machine);
+    const known = understood.length ? understood : own ? [own.name] : home;
     const strange = unlisted ? missed.filter((word) => !unlisted.endsWith(` ${word}`)) : missed;
     return [
       unlisted && `“${unlisted}” is not in this catalog; ${understood[0]} is the nearest.`,
-      understood.length ? `Understood: ${understood.join(" · ")}.` : "Nothing was understood.",
+      known.length ? `Understood: ${known.join(" · ")}.` : "Nothing was understood.",
       strange.length && `Not understood (${count(strange.length)}): ${strange.join(", ")}.`,
     ].filter(Boolean).join(" ");
   }

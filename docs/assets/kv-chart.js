@@ -173,6 +173,28 @@
     }
   }
 
+  /* What the lines say, as kvreport/site/kit/boundary_plot.py says it: the fewest and the most requests, and which have none. */
+  function finding({ lines, chosen, at = chosen ? chosen[0] : kernel.USEFUL_TOKENS }) {
+    const contexts = lines.flatMap((line) => line.points.map(([context]) => context));
+    if (lines.length < 2 || !contexts.length) return "";
+    const below = contexts.filter((context) => context <= at);
+    const where = below.length ? Math.max(...below) : Math.min(...contexts);
+    const ranked = lines.flatMap(({ name, points }) =>
+      points.filter(([context]) => context === where).map(([, requests]) => ({ name, requests }))
+    ).sort((a, b) => a.requests - b.requests);
+    const few = ranked[0], many = ranked[ranked.length - 1];
+    const none = lines.filter(({ points }) => !points.some(([context]) => context === where)).map((one) =>
+      one.name
+    );
+    const least = kvreport.plural(few.requests, "request|requests");
+    const told = few === many
+      ? `${least} (${few.name})`
+      : few.requests === many.requests
+      ? `${least} each`
+      : `from ${least} (${few.name}) to ${count(many.requests)} (${many.name})`;
+    return `At ${tokens(where)} tokens: ${told}${none.length ? `; none: ${none.join(", ")}` : ""}`;
+  }
+
   /* Names of the lines under a narrow drawing. */
   function key(data) {
     return make(
@@ -206,6 +228,8 @@
     );
     if (kept) plot.append(kept);
     plot.kvData = data;
+    const said = $(".kv-finding", plot.parentElement);
+    if (said) said.textContent = finding(data);
     plot.onpointermove = (event) => nearest(plot, drawing, tip, event);
     plot.onpointerleave = () => tip.setAttribute("hidden", "");
   }
@@ -247,5 +271,5 @@
     return { release: () => removeEventListener("resize", resized) };
   }
 
-  Object.assign(kvreport, { chart, plots });
+  Object.assign(kvreport, { chart, plots, finding });
 })();

@@ -175,7 +175,7 @@
       }));
       const place = $("[data-kv-slot=chart]", root);
       place.replaceChildren(...(lines.length ? [result.figure({ model: gpu }, null, "model")] : []));
-      if (lines.length) kvreport.chart($(".kv-plot", place), { lines, equal: true });
+      if (lines.length) kvreport.chart($(".kv-plot", place), { lines, equal: true, at: contextAsked() });
     }
 
     const contextAsked = () => state.context || kvKernel.USEFUL_TOKENS;

@@ -467,6 +467,7 @@
     return make(
       "figure",
       { class: "kv-figure kv-boundary", id: "boundary-chart" },
+      make("p", { class: "kv-finding" }),
       make("div", {
         class: "kv-plot",
         role: "img",

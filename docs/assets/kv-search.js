@@ -10,7 +10,7 @@
   const SETUP = 0, READY = 1, QUERY = 2, RESULT = 3;
   const MOST = 40, TEASER = 190;
   const WEIGHT = { name: 9, title: 4, text: 1 };
-  const OF_ITS_KIND = 0.5, OF_ANOTHER_ENGINE = 0.6;
+  const OF_ITS_KIND = 0.5, OF_ANOTHER_ENGINE = 0.6, CODE = 150;
   const STOP = new Set(
     "a an and are be by can do does for how i in is it its my of on or the to what when which why will with you"
       .split(
@@ -280,6 +280,12 @@
     const scores = new Map();
     const typing = /[a-z0-9]$/i.test(text);
     variants(asked, held.synonyms).forEach((one, n) => scored(held, one, typing, n ? 0.9 : 1, scores));
+    // A name of code is asked for where it is the title of a section: a column, a function.
+    const code = text.trim().toLowerCase();
+    for (const { title, location } of /^\w+_\w+$/.test(code) ? held.docs : []) {
+      const found = scores.get(location.split("#")[0]);
+      if (found && location.includes("#") && title.toLowerCase() === code) found.score += CODE;
+    }
     const best = [...scores].sort((a, b) => b[1].score - a[1].score || (a[0] < b[0] ? -1 : 1)).slice(0, MOST);
     return best.map(([page, { score, parts, has }]) => {
       const { main } = held.pages.get(page);

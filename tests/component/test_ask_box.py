@@ -103,6 +103,12 @@ def test_another_release_of_a_name_is_said_to_be_missing() -> None:
     assert understood("mistral large 2411 3090", UNEQUAL)["unlisted"] is None
 
 
+def test_a_computer_alone_is_understood() -> None:
+    """The line under the box said that nothing was, and the answer named the machine."""
+    assert understood("macbook pro 64gb", UNEQUAL)["sentence"].startswith("Understood: ")
+    assert understood("nothing of this", UNEQUAL)["sentence"].startswith("Nothing was understood.")
+
+
 def test_a_length_after_a_name_is_no_number_of_devices() -> None:
     answer = understood("llama 70b h100 32k", ASK)
     assert "tp" not in answer["state"]

@@ -129,6 +129,15 @@ def test_what_a_page_quotes_is_found_and_not_shown():
     assert first_of([*docs, *others], "max_total_num_tokens=99, chunked_prefill_size=7") == ["log/"]
 
 
+def test_the_name_of_a_column_is_found_in_the_dictionary():
+    docs = [
+        entry("learn/formula/", "The formula", "", "bytes per token", "KV cache"),
+        entry("data/", "Data", boost=1),
+        {"location": "data/#column-kv", "title": "kv_bytes_per_token", "text": "Bytes of one more token."},
+    ]
+    assert first_of(docs, "kv_bytes_per_token", "kv bytes per token") == ["data/", "learn/formula/"]
+
+
 INDEX = {
     "config": {"synonyms": search.WORDS["synonyms"]},
     "docs": [

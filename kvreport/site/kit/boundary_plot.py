@@ -13,7 +13,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kvreport import plot, units
+from kvreport.accounting import kernel
 from kvreport.site.kit.tables import Table
+from kvreport.words import counted
 
 _TICK_WIDTH: Final = 57
 _TICK_HEIGHT: Final = 36
@@ -73,6 +75,37 @@ class Plot:
     def drawn(self) -> dict[str, Any]:
         """Positions, for the template."""
         return positions(self.data)
+
+    @property
+    def finding(self) -> str:
+        """What the lines say, in one sentence, or ""."""
+        return finding(self.data)
+
+
+def finding(data: PlotData) -> str:
+    """Return the fewest and the most requests of the lines, and which lines have none, at the context that was asked.
+
+    ``finding`` in ``kv-chart.js`` says the same when a reader changes something. One line has no finding.
+    """
+    contexts = {context for line in data.lines for context, _ in line.points}
+    if len(data.lines) < 2 or not contexts:
+        return ""
+    asked = data.chosen[0] if data.chosen else kernel.USEFUL_TOKENS
+    at = max((one for one in contexts if one <= asked), default=min(contexts))
+    ranked = sorted(
+        ((count, line.name) for line in data.lines for context, count in line.points if context == at),
+        key=lambda one: one[0],
+    )
+    (least, few), (most, many) = ranked[0], ranked[-1]
+    none = [line.name for line in data.lines if at not in dict(line.points)]
+    told = counted(least, "request|requests")
+    if len(ranked) == 1:
+        told += f" ({few})"
+    elif least == most:
+        told += " each"
+    else:
+        told = f"from {told} ({few}) to {units.count(most)} ({many})"
+    return f"At {units.human_tokens(at)} tokens: {told}{'; none: ' + ', '.join(none) if none else ''}"
 
 
 def positions(data: PlotData, width: int = plot.PLOT_WIDTH, height: int = plot.PLOT_HEIGHT) -> dict[str, Any]:

@@ -78,7 +78,17 @@ def page(site: SiteData) -> Page:
             *of_catalog(site.catalog),
             Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
+        quoted=tuple(
+            Section(_anchor(table, column), column.name, _plain(column.meaning))
+            for table in columns.TABLES
+            for column in table.columns
+        ),
     )
+
+
+def _anchor(table: columns.DatasetTable, column: columns.DatasetColumn) -> str:
+    """The id of a column's row in the dictionary."""
+    return f"column-{table.name}-{column.name}"
 
 
 def of_catalog(catalog: Catalog) -> Iterator[Section]:
@@ -229,7 +239,7 @@ def _dictionary(table: columns.DatasetTable) -> Table:
                         _plain(column.formula) or "–", "kv-words" if column.formula else "kv-words kv-blank"
                     ),
                 ),
-                anchor=f"column-{table.name}-{column.name}",
+                anchor=_anchor(table, column),
             )
         )
     return Table(
