@@ -370,10 +370,12 @@
     ) {
       const longest = Math.max(Math.min(context, model.limit), 1);
       const serve = kvState.serveCommand(site, state, deployment, longest);
-      if (serve) made.push(make("p", { class: "kv-note" }, "Start this server:"), command(serve));
+      if (serve) {
+        made.push(make("p", { class: "kv-note" }, "This command starts the server:"), command(serve));
+      }
     }
     made.push(
-      make("p", { class: "kv-note" }, "Compute this answer on your machine:"),
+      make("p", { class: "kv-note" }, "This command computes the answer on your machine:"),
       command(kvState.answerCommand(site, model, gpu, state, deployment)),
     );
     return made;

@@ -7,7 +7,7 @@ from kvreport.catalog.measurement import Measurement
 from kvreport.site.kit import figures
 from kvreport.site.kit.links import check
 from kvreport.site.pages import measured
-from kvreport.site.pages.measured import QUESTIONS, answer, verdict
+from kvreport.site.pages.measured import QUESTIONS, answer, failure, verdict
 
 
 def measurement(device: str = "cpu", readings: list[dict[str, object]] | None = None) -> Measurement:
@@ -69,7 +69,28 @@ def test_a_broken_bound_is_said():
         read(128, 300, 256, relation="at_most", unit="requests"),
         read(256, 200, 256, relation="at_most", unit="requests"),
     ]
-    assert verdict(measurement(readings=bounds).readings) == "1 of 2 readings with a bound stay within it."
+    assert (
+        verdict(measurement(readings=bounds).readings)
+        == "1 of 2 readings with a computed bound stay within it."
+    )
+
+
+def test_one_reading_is_not_called_all_readings():
+    bounds = [read(128, 200, 256, relation="at_most", unit="requests"), read(256, 300, None, relation="none")]
+    assert verdict(measurement(readings=bounds).readings) == (
+        "The only reading with a computed bound stays within it. 1 reading has no computed value to compare with."
+    )
+
+
+def test_a_failure_is_told_in_the_words_of_the_page():
+    told = failure("Qwen2.5-7B: decode of 8 at 2048, as it comes: no time left")
+    assert told.startswith("Qwen2.5-7B: decode of 8 at 2048, without a captured graph: not measured")
+    memory = (
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 MiB. GPU 0 has a total capacity of"
+    )
+    assert failure(f"grouped heads (GQA): {memory}") == (
+        "grouped-query (GQA): OutOfMemoryError: CUDA out of memory"
+    )
 
 
 def test_what_nothing_was_computed_for_is_not_counted_as_right():

@@ -231,7 +231,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
             anchor = f"for-{use.split()[-1].lower()}" if not place else ""
             rows.append(Row(Cell(one.model.name, href=href, hint=one.ollama), cells, anchor=anchor))
     return Table(
-        f"Models for the {machine.name} by use, every layer on the GPU, one request",
+        f"Models for the {machine.name} by use, with every layer on the GPU and one request",
         Column("Model", numeric=False),
         (
             Column("For", numeric=False),
@@ -397,7 +397,7 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
-        f"Longest context (tokens) of one slot on the {machine.name} with every layer on the GPU, 16-bit cache",
+        f"Longest context (tokens) of one slot on the {machine.name} with every layer on the GPU and a 16-bit cache",
         Column("Model", numeric=False),
         tuple(Column(mix.upper()) for mix in USUAL_FIRST),
         tuple(rows),
@@ -437,7 +437,7 @@ def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
             )
         )
     return Table(
-        f"Mixtures of experts on the {machine.name} at 8K tokens, Q4_K_M",
+        f"Mixtures of experts on the {machine.name} at 8K tokens in Q4_K_M",
         Column("Model", numeric=False),
         (Column("Fewest layers", "experts in main memory"), Column("Main memory", "GiB")),
         tuple(rows),
@@ -470,7 +470,7 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
     return Table(
-        f"Longest context (tokens) of one request on the {machine.name} with mlx-lm, 16-bit cache",
+        f"Longest context (tokens) of one request on the {machine.name} with mlx-lm and a 16-bit cache",
         Column("Model", numeric=False),
         tuple(Column(label) for label in MLX_FORMATS.values()),
         tuple(rows),

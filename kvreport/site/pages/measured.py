@@ -136,7 +136,7 @@ def _run(question: ExperimentQuestion, one: Measurement) -> Names:
         "versions": f"{one.date}; {versions}",
         "file": _address(one),
         "command": one.command,
-        "failures": one.failures,
+        "failures": tuple(map(failure, one.failures)),
     }
 
 
@@ -150,9 +150,9 @@ def verdict(readings: Sequence[MeasuredQuantity]) -> str:
         off = max((abs(r.error or 0.0) for r in exact), default=0.0)
         parts.append(
             (
-                f"all {len(exact)} readings equal the computed values exactly"
+                f"{_all(exact, '', 'equals', 'equal')} the computed values exactly"
                 if len(exact) == len(readings)
-                else f"all {len(exact)} readings with an exact value equal it"
+                else f"{_all(exact, ' with an exact computed value', 'equals', 'equal')} that value"
             )
             if equal == len(exact)
             else f"{equal} of {len(exact)} readings equal the computed values; the largest difference is {off:.2%}"
@@ -160,15 +160,22 @@ def verdict(readings: Sequence[MeasuredQuantity]) -> str:
     if bounds:
         kept = sum(bool(reading.holds) for reading in bounds)
         parts.append(
-            f"all {len(bounds)} readings with a bound stay within it"
+            f"{_all(bounds, ' with a computed bound', 'stays', 'stay')} within it"
             if kept == len(bounds)
-            else f"{kept} of {len(bounds)} readings with a bound stay within it"
+            else f"{kept} of {len(bounds)} readings with a computed bound stay within it"
         )
     rest = len(readings) - len(exact) - len(bounds)
     if rest:
         parts.append(f"{counted(rest, 'reading has|readings have')} no computed value to compare with")
-    text = "; ".join(parts) or "no readings"
-    return f"{text[:1].upper()}{text[1:]}."
+    text = parts or ["no readings"]
+    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in text)
+
+
+def _all(readings: Sequence[MeasuredQuantity], which: str, one: str, many: str) -> str:
+    """``all 42 readings with a computed bound stay``, ``the only reading with a computed bound stays``."""
+    if len(readings) == 1:
+        return f"the only reading{which} {one}"
+    return f"all {len(readings)} readings{which} {many}"
 
 
 def _conclusion(found: Sequence[Measurement]) -> str:
@@ -243,7 +250,12 @@ _CASES: Final[dict[str, str]] = read_table("cases of readings")
 
 
 def _said(name: str) -> str:
-    return _CASES.get(name, name)
+    return _CASES.get(name) or ", ".join(_CASES.get(part, part) for part in name.split(", "))
+
+
+def failure(line: str) -> str:
+    """Return what could not be run, in the words of the page, with the first sentence of a traceback only."""
+    return ": ".join(_said(part) for part in line.partition(". Tried to allocate")[0].split(": "))
 
 
 def _line_name(question: ExperimentQuestion, reading: MeasuredQuantity) -> str:
@@ -279,7 +291,7 @@ def _summary(question: ExperimentQuestion, one: Measurement) -> Table:
             )
         )
     return Table(
-        caption=f"{question.title} By case, on {one.machine.label}",
+        caption=f"{question.title} Results by case on {one.machine.label}",
         head=Column("Case", numeric=False),
         columns=(
             Column("Readings"),
@@ -317,7 +329,7 @@ def _readings(question: ExperimentQuestion, one: Measurement) -> Table | None:
     if not rows:
         return None
     return Table(
-        caption=f"{question.title} Every reading, on {one.machine.label}",
+        caption=f"{question.title} Every reading on {one.machine.label}",
         head=Column("Model", numeric=False),
         columns=(
             Column("Quantity", numeric=False),
