@@ -19,7 +19,7 @@ from kvreport.accounting.support import Asked, judge
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 from kvreport.estimation.answer import (
     AtContext,
     Estimate,
@@ -61,9 +61,12 @@ def estimate(
     require_known(options)
     asked = dict(options)
     known = open_catalog() if catalog is None else catalog
-    if "engine" not in asked and isinstance(model, str | Path):
-        asked |= engine_of(model, known, asked.get("weights"))
     implied = None
+    if "engine" not in asked and isinstance(model, str | Path):
+        named = engine_of(model, known, asked.get("weights"))
+        if named == {"engine": "ollama"} and ":" not in str(model):
+            implied = named["engine"], f"{shorten(str(model))} is a name of its library"
+        asked |= named
     if "engine" not in asked:
         implied = engine_at_home(gpu, [asked.get("weights")], asked, known)
         asked |= {} if implied is None else {"engine": implied[0]}

@@ -19,6 +19,7 @@ from kvreport.cli import main
 from kvreport.cli.server_command import without_server_command
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
+from kvreport.estimation.explanation import headline
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import open_local
 from kvreport.estimation.home_names import engine_of
@@ -416,3 +417,12 @@ def test_the_engine_that_was_taken_is_an_assumption() -> None:
     found = estimate("qwen3-8b", gpu="m4-24", context_tokens=8192)
     assert isinstance(found, LocalEstimate)
     assert found.request.assumptions[0].startswith("engine llama-cpp: what M4 24GB is usually run with")
+
+
+def test_a_bare_name_of_ollamas_library_says_why_it_is_answered_for_ollama() -> None:
+    """A tag says it by itself; a bare name may have been meant for a server."""
+    bare = estimate("mixtral", gpu="2xa100")
+    assert headline(bare).startswith("With Ollama ('mixtral' is a name of its library): ")
+    tagged = estimate("mixtral:8x7b", gpu="2xa100")
+    assert not headline(tagged).startswith("With")
+    assert tagged.max_concurrent_requests == bare.max_concurrent_requests
