@@ -32,6 +32,7 @@ from kvreport.accounting.weights import parameters
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLog, LocalLogs
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.release import trait
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
@@ -471,6 +472,8 @@ def ceilings(draw: Draw, asked: Question, first: Estimate) -> int:
     request, told = first.request, first.to_dict()
     if request.engine.family in LOCAL or request.kv_pool_bytes is not None or not told[CEILING]:
         return 1
+    if trait(request.engine, "window_without_asking_token"):
+        return 1  # its windows hold a token less than those of any other
     given = {
         name: asked[name] for name in ("model", "gpu", "context_tokens", "tensor_parallel") if name in asked
     }
