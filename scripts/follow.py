@@ -9,6 +9,7 @@ where a rule's digest does not hold any more, to show the difference. The report
 - every function that a rule or a docstring cites (``path.py::name``), by its syntax tree without comments and
   docstrings: unchanged, changed in what decides (constants, comparisons, names) or in other words, gone, and not
   found where it is said to be read;
+- libraries that are required in another version, with the rules that were read in them;
 - flags of the server, model classes and places of log lines that are new or gone;
 - the rules to look at, with the difference of each function that they cite;
 - what the engine's own planner answers otherwise (``scripts/follow_planner.py``). It runs in one environment with CPU
@@ -55,6 +56,8 @@ PARSERS: Final = {
 }
 SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
+LIBRARIES: Final = {"torch": "PyTorch", "transformers": "transformers", "flashinfer-python": "FlashInfer"}
+"""Packages that rules may be read in beside the engine's own, with the words that a rule's ``read`` names them by."""
 _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
 _RULE: Final = re.compile(r"^- (rule|field|list|trait): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
@@ -285,6 +288,31 @@ def flags(package: Package, family: str) -> set[str]:
     return found
 
 
+def requirements(package: Package) -> dict[str, str]:
+    """Return the versions that a package requires of each of :data:`LIBRARIES`."""
+    found = {}
+    for file in package.folder.glob("*.dist-info/METADATA"):
+        stated = re.findall(
+            r"^Requires-Dist: ([\w-]+)\s*([^;\n]*)", file.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        found |= {name: said.strip() for name, said in stated if name in LIBRARIES}
+    return found
+
+
+def required(family: str, old: Package, new: Package) -> tuple[list[str], set[str]]:
+    """Return the lines of a report about libraries that a release requires in other versions, and the rules read in them."""
+    before, after = requirements(old), requirements(new)
+    lines, touched = [], set()
+    for name, word in LIBRARIES.items():
+        if before.get(name) == after.get(name):
+            continue
+        rules = {rule for rule, record in rules_of(family).items() if word in (record.get("read") or "")}
+        touched |= rules
+        said = f"; rules read there: {', '.join(sorted(rules))}" if rules else ""
+        lines.append(f"- {name} {before.get(name, 'none')}, now {after.get(name, 'none')}{said}")
+    return lines, touched
+
+
 def places(package: Package) -> list[str]:
     """Return file and line of every call that logs one of :data:`SAID`, as logs begin with them."""
     found = set()
@@ -420,7 +448,10 @@ def report(
                         *(["```diff", said, "```"] if kind in ("changed", "other words") else [said]),
                     ]
         open_rules = {rule for one in cited for rule in one.by if found[one][0] != "unchanged"}
+        said_of, touched = required(family, old, new)
+        lines += ["", "## Requirements", "", *(said_of or ["All libraries are required as before."])]
         steady |= {rule for one in cited for rule in one.by} - open_rules
+        steady -= touched
         here, there = flags(new, family), flags(old, family)
         differences.insert(0, ("Flags", frozenset(here - there), frozenset(there - here)))
     for what, more, less in differences:

@@ -188,6 +188,29 @@ def test_hard_models_are_enough_and_asked_on_three_devices(follow) -> None:
     assert len(planner.LAYOUTS) == 3
 
 
+def test_a_rule_read_in_a_library_is_open_where_another_version_is_required(
+    follow, both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = {
+        "compiled": {"read": "config/a.py::f; PyTorch's scheduler of Inductor"},
+        "plain": {"read": "config/a.py::f"},
+    }
+    monkeypatch.setattr(follow, "rules_of", lambda _: rules)
+    for one, torch in zip(both, ("2.13.0", "2.14.0"), strict=True):
+        path = one.folder / "vllm-1.dist-info" / "METADATA"
+        path.parent.mkdir()
+        path.write_text(
+            f"Requires-Dist: torch=={torch}\nRequires-Dist: transformers<6,>=5.5; extra == 'x'\nRequires-Dist: regex\n",
+            encoding="utf-8",
+        )
+    assert follow.requirements(both[0]) == {"torch": "==2.13.0", "transformers": "<6,>=5.5"}
+    assert follow.required("vllm", *both) == (
+        ["- torch ==2.13.0, now ==2.14.0; rules read there: compiled"],
+        {"compiled"},
+    )
+    assert follow.required("vllm", both[0], both[0]) == ([], set())
+
+
 def test_flags_and_places_are_those_of_the_package(follow, both) -> None:
     before, after = (follow.flags(one, "vllm") for one in both)
     assert (after - before, before - after) == ({"--new-flag"}, {"--old-flag"})
