@@ -59,6 +59,14 @@ class HomeDeployment:
     command: str
     assumptions: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """A line: the machine, the model in its mix, and what stays on the processor."""
+        apart = f", {self.remainder}" if self.remainder else ""
+        return (
+            f"<HomeDeployment {self.slots} x {self.context:,} tokens on {self.machine}: {self.model} in {self.weights}, "
+            f"{gib(self.used)} of {gib(self.usable)} GiB{apart}>"
+        )
+
     @property
     def used(self) -> int:
         """Bytes on the fullest device."""

@@ -76,6 +76,9 @@ def test_answers_are_short_and_tables_in_a_notebook():
         "Qwen/Qwen3-32B", context="8K", concurrent=8, gpus=["h200-sxm-141gb", "h100-sxm-80gb"]
     )
     read = kvreport.read_log("INFO GPU KV cache size: 107,136 tokens")
+    (home,) = kvreport.size_home("Qwen/Qwen3-8B", context="32K", gpus="rtx-3060-12gb")
+    assert len(repr(home)) < 200
+    assert home.command.startswith("llama-server ")
     for one in (sized, read):
         assert len(repr(one)) < 200
         assert BeautifulSoup(one._repr_html_(), "html.parser").p.get_text() == repr(one)
