@@ -119,6 +119,26 @@ def test_a_phone_shows_a_drawing_of_its_own_width(made):
     )
 
 
+def test_curves_on_a_phone_have_room_for_their_numbers_and_titles():
+    """A number of five decimals stood on the title of its axis, and the title was cut."""
+    made = curves(
+        "t",
+        x=[512 << n for n in range(9)],
+        lines={"users": [2.0 ** (n - 6) for n in range(9)]},
+        x_title="Context (tokens)",
+        y_title="Cache of one request (GiB)",
+        y_log=True,
+    )
+    wide, narrow = BeautifulSoup(made.html, "html.parser").find_all("svg", role="img")
+    across = float(narrow["viewbox"].split()[2])
+    assert narrow["display"] == "none"
+    assert all(left >= -1 and right <= across for left, right in places(narrow))
+    for svg in (wide, narrow):
+        shown = [text.get_text() for text in svg.find_all("text")]
+        assert {"1/64", "1/16", "1", "4", "Cache of one request (GiB)"} <= set(shown)
+        assert "0.0156" not in "".join(shown)
+
+
 def test_a_curve_in_powers_of_two_is_straight():
     x = [1024, 2048, 4096, 8192]
     made = curves("t", x=x, lines={"users": [64, 32, 16, 8]}, x_title="x", y_title="y", y_log=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Final
 
@@ -81,8 +81,52 @@ class Bars:
     limit_name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Where the axes of curves stand in their drawing."""
+
+    width: int
+    left: float
+    top: float
+    most_ticks: int
+
+    @property
+    def right(self) -> int:
+        return self.width - RIGHT
+
+    @property
+    def narrow(self) -> bool:
+        return self.width == NARROW
+
+
 def curves(data: Curves) -> str:
-    """Draw lines; returns a figure with the SVG, its legend and the data as a folded table."""
+    """Draw lines; returns a figure with the SVG, its legend and the data as a folded table.
+
+    They are drawn twice, as bars are: over the narrow drawing, the title of the axis stands above the axis.
+    """
+    svg = _lines(data, _Frame(WIDTH, LEFT, TOP, MOST_TICKS))
+    svg += _lines(data, _Frame(NARROW, 0, 30, MOST_TICKS // 2 + 1))
+    named = [(LINES[n], name) for n, (name, _) in enumerate(data.lines)]
+    keys = "" if len(named) == 1 else _legend(named, dashed=True)
+    columns = list(data.lines)
+    if data.marks:
+        measured = [
+            (f"{name}, measured", marks) for (name, _), marks in zip(data.lines, data.marks, strict=True)
+        ]
+        columns = [pair for both in zip(data.lines, measured, strict=True) for pair in both]
+    head = [data.x_title, *(name for name, _ in columns)]
+    rows = [
+        [
+            units.human_tokens(int(x)) if data.x_tokens else f"{x:,.10g}",
+            *("–" if (value := line[number]) is None else _plain(value) for _, line in columns),
+        ]
+        for number, x in enumerate(data.x)
+    ]
+    return _figure(svg, keys, data.title, head, rows)
+
+
+def _lines(data: Curves, frame: _Frame) -> str:
+    """Lines over their axes in one drawing."""
     drawn = [*(line for _, line in data.lines), *data.marks]
     values = [v for line in drawn for v in line if v is not None and (v > 0 or not data.y_log)]
     if data.ruler is not None:
@@ -92,24 +136,30 @@ def curves(data: Curves) -> str:
         low, high = 2 ** math.floor(math.log2(low)), 2 ** math.ceil(math.log2(high))
     else:
         high *= 1.05
-    across = _scale(data.x[0], data.x[-1], LEFT, WIDTH - RIGHT, log=data.x_log)
-    up = _scale(low, high, HEIGHT - BOTTOM, TOP, log=data.y_log)
-    parts = [_axis_y(low, high, up, data.y_title, log=data.y_log)]
-    for tick in _x_ticks(data):
+    ticks = _thinned(_powers(low, high), MOST_TICKS) if data.y_log else _steps(high)
+    if frame.narrow:
+        frame = replace(frame, left=14 + 7 * max(len(_tick(t)) for t in ticks))
+    left, right = frame.left, frame.right
+    across = _scale(data.x[0], data.x[-1], left, right, log=data.x_log)
+    up = _scale(low, high, HEIGHT - BOTTOM, frame.top, log=data.y_log)
+    parts = [_axis_y(ticks, up, data.y_title, frame)]
+    for tick in _x_ticks(data, frame.most_ticks):
         x = across(tick)
         label = units.human_tokens(int(tick)) if data.x_tokens else f"{tick:,.10g}"
+        last = frame.narrow and x > right - 5 * len(label)
         parts.append(
             f'<line x1="{x}" x2="{x}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 5}" stroke="var(--kv-soft)"/>'
-            f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>'
+            f'<text x="{frame.width - 1 if last else x}" y="{HEIGHT - BOTTOM + 18}"'
+            f' text-anchor="{"end" if last else "middle"}">{label}</text>'
         )
     parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(data.x_title)}</text>'
+        f'<text x="{(left + right) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(data.x_title)}</text>'
     )
     if data.ruler is not None:
         y = up(data.ruler[0])
         parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="var(--kv-soft)" stroke-dasharray="2 4"/>'
-            f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{escape(data.ruler[1])}</text>'
+            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="var(--kv-soft)" stroke-dasharray="2 4"/>'
+            f'<text x="{right}" y="{y - 5:.1f}" text-anchor="end">{escape(data.ruler[1])}</text>'
         )
     for number, (_, line) in enumerate(data.lines):
         points = [
@@ -130,24 +180,7 @@ def curves(data: Curves) -> str:
             for x, v in zip(data.x, marks, strict=True)
             if v is not None and (v > 0 or not data.y_log)
         )
-    svg = _svg("".join(parts), HEIGHT, data.title, "kv-drawn kv-drawn--curves")
-    named = [(LINES[n], name) for n, (name, _) in enumerate(data.lines)]
-    keys = "" if len(named) == 1 else _legend(named, dashed=True)
-    columns = list(data.lines)
-    if data.marks:
-        measured = [
-            (f"{name}, measured", marks) for (name, _), marks in zip(data.lines, data.marks, strict=True)
-        ]
-        columns = [pair for both in zip(data.lines, measured, strict=True) for pair in both]
-    head = [data.x_title, *(name for name, _ in columns)]
-    rows = [
-        [
-            units.human_tokens(int(x)) if data.x_tokens else f"{x:,.10g}",
-            *("–" if (value := line[number]) is None else _plain(value) for _, line in columns),
-        ]
-        for number, x in enumerate(data.x)
-    ]
-    return _figure(svg, keys, data.title, head, rows)
+    return _svg("".join(parts), HEIGHT, data.title, frame.width)
 
 
 def bars(data: Bars) -> str:
@@ -201,8 +234,7 @@ def _stacked(data: Bars, width: int) -> str:
             f'<line x1="{x}" x2="{x}" y1="10" y2="{bottom}" stroke="var(--kv-ink)" stroke-width="1.5"/>'
             f'<text x="{x - 5:.1f}" y="12" text-anchor="end">{escape(data.limit_name)}</text>'
         )
-    css = 'kv-drawn kv-drawn--narrow" display="none' if narrow else "kv-drawn kv-drawn--wide"
-    return _svg("".join(drawn), bottom + 30, data.title, css, width)
+    return _svg("".join(drawn), bottom + 30, data.title, width)
 
 
 def _scale(low: float, high: float, first: float, last: float, *, log: bool) -> Place:
@@ -215,15 +247,21 @@ def _scale(low: float, high: float, first: float, last: float, *, log: bool) -> 
     return place
 
 
-def _axis_y(low: float, high: float, up: Place, title: str, *, log: bool) -> str:
-    ticks = _thinned(_powers(low, high)) if log else _steps(high)
+def _axis_y(ticks: Sequence[float], up: Place, title: str, frame: _Frame) -> str:
     drawn = "".join(
-        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(t)}" y2="{up(t)}" stroke="var(--kv-grid)"/>'
-        f'<text x="{LEFT - 8}" y="{up(t) + 4:.1f}" text-anchor="end">{_plain(t)}</text>'
+        f'<line x1="{frame.left}" x2="{frame.right}" y1="{up(t)}" y2="{up(t)}" stroke="var(--kv-grid)"/>'
+        f'<text x="{frame.left - 8}" y="{up(t) + 4:.1f}" text-anchor="end">{_tick(t)}</text>'
         for t in ticks
     )
-    middle = (TOP + HEIGHT - BOTTOM) / 2
+    if frame.narrow:
+        return f'{drawn}<text x="1" y="13">{escape(title)}</text>'
+    middle = (frame.top + HEIGHT - BOTTOM) / 2
     return f'{drawn}<text transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle">{escape(title)}</text>'
+
+
+def _tick(value: float) -> str:
+    """Print a power of two below 1 as a fraction: its decimals are longer than the margin."""
+    return f"1/{1 / value:,.0f}" if 0 < value < 0.25 and (1 / value).is_integer() else _plain(value)
 
 
 def _plain(value: float) -> str:
@@ -231,9 +269,9 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"
 
 
-def _x_ticks(data: Curves) -> Sequence[float]:
+def _x_ticks(data: Curves, most: int) -> Sequence[float]:
     if data.x_log:
-        return _thinned(_powers(data.x[0], data.x[-1]))
+        return _thinned(_powers(data.x[0], data.x[-1]), most)
     return [t for t in _steps(data.x[-1]) if t >= data.x[0]]
 
 
@@ -241,9 +279,9 @@ def _powers(low: float, high: float) -> list[float]:
     return [2.0**n for n in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
 
 
-def _thinned(ticks: list[float]) -> list[float]:
-    """At most :data:`MOST_TICKS`: their letters are half as wide again on a phone."""
-    return ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
+def _thinned(ticks: list[float], most: int) -> list[float]:
+    """At most so many ticks."""
+    return ticks[:: math.ceil(len(ticks) / most)]
 
 
 def _steps(high: float) -> list[float]:
@@ -253,7 +291,8 @@ def _steps(high: float) -> list[float]:
     return [round(step * n, 10) for n in range(int(high / step) + 1)]
 
 
-def _svg(inner: str, height: float, title: str, css: str, width: int = WIDTH) -> str:
+def _svg(inner: str, height: float, title: str, width: int) -> str:
+    css = 'kv-drawn kv-drawn--narrow" display="none' if width == NARROW else "kv-drawn kv-drawn--wide"
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title, quote=True)}"'
         f' class="{css}">{inner}</svg>'
