@@ -84,12 +84,6 @@ class FollowedLengths:
             found[own] = less(np.minimum(tokens[own], self.limit))
         return found
 
-    def of(self, places: Any) -> FollowedLengths:  # noqa: ANN401 - as numpy takes them
-        """The same of some devices."""
-        if self.classes is None:
-            return self
-        return replace(self, classes=self.classes[places], _made={})
-
     def _less(self, reserve: Callable[[Any], Reserve], contexts: xp.ArrayLike) -> tuple[Any, Any]:
         here, there = reserve(self.base), reserve(xp.minimum(contexts, self.limit))
         return here.total - there.total, here.uncertainty - there.uncertainty

@@ -116,16 +116,11 @@ class Deployment(Allocation):
     @property
     def room_bytes(self) -> int | Integers:
         """What decides whether one request runs: see :func:`kvreport.accounting.kernel.room_left`."""
-        asked = self.start_plan or self.plan
-        if (
-            self.case.kv_pool_bytes is not None
-            or not self.case.accelerators
-            or not asked.profile.holds_nothing
-        ):
+        nothing = (self.start_plan or self.plan).profile.holds_nothing
+        if self.case.kv_pool_bytes is not None or not self.case.accelerators or not xp.any_of(nothing):
             return self.pool_bytes
-        reserve = self.reserve.total
-        kept = reserve if isinstance(reserve, int) else column(reserve)
-        return column(self.total_bytes) - self.resident_bytes - kept
+        left = column(self.total_bytes) - self.resident_bytes - column(self.reserve.total)
+        return xp.integers(xp.where(nothing, left, self.pool_bytes))
 
     @property
     def following(self) -> FollowedLengths | None:

@@ -1,35 +1,48 @@
-"""Deployments of one model in many layouts and KV formats as one: a row for each device of each of them.
+"""Deployments of one model on many accelerators, in many layouts and KV formats, as one: a row for each device of each.
 
 On a published grid the arrays of one deployment are short, and most of the time goes into calls. On top of each
 other they are long, and the arithmetic of :class:`~kvreport.accounting.deployment.Deployment` runs over all of them
-at once: what differs between plans becomes an array by row.
+at once: what differs between plans becomes an array by row. Accelerators that an engine treats alike share plans,
+reserves and load overhead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.allocation import Allocation, allocation_of, joined, shortages, state_slots_wanted
+from kvreport.accounting.allocation import (
+    Allocation,
+    allocation_of,
+    joined,
+    plan_on,
+    shortages,
+    state_slots_wanted,
+    stored_key,
+)
 from kvreport.accounting.case import Case, Groups, Memo
 from kvreport.accounting.deployment import (
     Bound,
     Deployment,
-    bound_of,
+    Part,
+    agreed,
     bound_under,
     ceiling_plan,
     parts_of,
+    plan_at_start,
     refused,
 )
 from kvreport.accounting.engines.step import Reserve
-from kvreport.accounting.fleet import SharedPlan, lay_out_fleet, shared_plans
 from kvreport.accounting.numeric import Codes, Integers, Reals
-from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile, Slope, along, held, marginal, searched, slope_of
 from kvreport.catalog.engine import Engine
+from kvreport.errors import InputError
 
 A = TypeVar("A", bound=xp.Numbers)
 
@@ -73,9 +86,10 @@ class Profiles:
         return xp.integers([one.state_bytes for one in self.each])[self.rows][:, None]
 
     @property
-    def holds_nothing(self) -> bool:
-        """True if a request holds no bytes under any of them."""
-        return all(one.holds_nothing for one in self.each)
+    def holds_nothing(self) -> Any:  # noqa: ANN401 - a truth, or an array by row
+        """True if a request holds no bytes; by row where it does under some of them."""
+        each = [one.holds_nothing for one in self.each]
+        return each[0] if len(set(each)) == 1 else xp.numpy().asarray(each)[self.rows][:, None]
 
     def longest_context(self, pool_bytes: xp.ArrayLike, limit_tokens: int) -> Integers:
         """The longest context, up to ``limit_tokens``, whose request fits each pool."""
@@ -132,19 +146,86 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedPlan:
+    """Accelerators of a fleet with equal block plans.
+
+    Attributes:
+        plans: The plan of each stage.
+        serving: The scheduler sizes that the engine takes on them.
+        groups: Which groups of the fleet they are.
+        ceilings: What the requests of each stage hold without an engine, once that was worked out.
+        start: The plan of the request that is checked for at start, where that is another.
+    """
+
+    plans: tuple[BlockPlan, ...]
+    serving: Serving
+    groups: list[int]
+    ceilings: tuple[BlockPlan, ...] = ()
+    start: BlockPlan | None = None
+
+
+def shared_plans(case: Case, parts: Sequence[Part], memo: Memo) -> list[SharedPlan]:
+    """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
+
+    ``parts``: what each pipeline stage lays out (:func:`parts_of`).
+    """
+    engine, alike = case.rules, case.groups
+    form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
+    kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case))
+    found: dict[Hashable, SharedPlan] = {}
+    for groups in kinds:
+        first = alike[groups[0]]
+        device = case.accelerators[first.places[0]]
+        try:
+            plans = tuple(plan_on(part.case, device, first.serving, part.known) for part in parts)
+        except InputError:
+            continue
+        wanted = engine.max_requests(first.serving, case.model, case.layout)
+        same = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
+        if same in found:
+            found[same].groups.extend(groups)
+        else:
+            found[same] = SharedPlan(plans, first.serving, [*groups])
+    return list(found.values())
+
+
+def _kinds(case: Case) -> list[list[int]]:
+    """Groups whose plans are the same in every layout, because nothing that decides them differs."""
+    engine = case.rules
+    found: dict[Hashable, list[int]] = {}
+    for number, group in enumerate(case.groups):
+        kind = engine.plan_class(
+            case.model, case.kv_format, case.accelerators[group.places[0]], group.serving
+        )
+        wanted = engine.max_requests(group.serving, case.model, case.layout)
+        found.setdefault((kind, wanted), []).append(number)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
-    """One case on a fleet, before it is a part of a stack."""
+    """One case on a fleet, before it is a part of a stack; lists of stages have one where there are none.
+
+    Attributes:
+        place: The place of the case.
+        case: The case.
+        parts: What each stage lays out.
+        taken: The allocation of each stage.
+        shared: The different plans.
+        refused: What the release refuses.
+    """
 
     place: int
     case: Case
-    taken: Allocation
+    parts: list[Part]
+    taken: list[Allocation]
     shared: list[SharedPlan]
-    ceilings: list[BlockPlan]
     refused: int | Codes
 
     @property
-    def plans(self) -> list[BlockPlan]:
-        return [one.plans[0] for one in self.shared]
+    def pooled(self) -> bool:
+        """True if the engine has pools of its own, whose plans are no array."""
+        return self.shared[0].plans[0].pool is not None
 
 
 def lay_out_rows(
@@ -152,158 +233,207 @@ def lay_out_rows(
 ) -> Iterator[Rows]:
     """Lay one model out on a fleet in many layouts and KV formats, as few deployments with many rows.
 
-    ``cases``: the place of each case, and the case on all ``accelerators``. ``contexts``: contexts in tokens.
+    ``cases``: the place of each case, and the case on all ``accelerators``; its ``serving`` is not asked. Accelerators
+    that no group has are left out. ``contexts``: contexts in tokens.
     """
     waiting: list[_Entry] = []
     cells = 0
-    for place, case in cases:
-        devices = len(case.accelerators)
-        entry = _entry(place, case, ceiling, memo)
-        if entry is None:
-            staged = False
-            for members, laid in lay_out_fleet(case, memo):
-                bound = bound_of(laid, ceiling, contexts, memo)
-                staged |= not _in_order(laid, contexts)
-                yield Rows(xp.integers(members) + place * devices, laid, bound, case.layout.data)
-            if staged:
-                yield from _by_context(place, case, ceiling, contexts, memo)
-            continue
-        if not entry.shared:
-            continue
-        more = devices * len(case.weight_formats) * len(contexts)
-        if waiting and cells + more > MOST_CELLS:
-            yield _stacked(waiting, ceiling, contexts)
+    for entry in (one for place, case in cases for one in _entries(place, case, ceiling, memo)):
+        more = len(entry.case.accelerators) * len(entry.case.weight_formats) * len(contexts)
+        alike = waiting and len(entry.parts) == len(waiting[0].parts) and not entry.pooled
+        if waiting and (cells + more > MOST_CELLS or not alike):
+            yield from _stacked(waiting, ceiling, contexts, memo)
             waiting, cells = [], 0
         waiting.append(entry)
         cells += more
     if waiting:
-        yield _stacked(waiting, ceiling, contexts)
+        yield from _stacked(waiting, ceiling, contexts, memo)
 
 
-def _in_order(laid: Deployment, contexts: Integers) -> bool:
-    """Whether the ranks stand in the order of their pools for a server that is told any of the contexts."""
-    ranks = (laid, *laid.others)
-    if not laid.others or all(one.lengths is None for one in ranks):
-        return True
+def _entries(place: int, case: Case, ceiling: Engine, memo: Memo) -> list[_Entry]:
+    """A case for a stack: one entry, or one for each plan where they divide pools in their own ways; none if it is impossible."""
+    parts = parts_of(case, memo)
+    shared = []
+    for one in shared_plans(case, parts, memo):
+        device = case.accelerators[case.groups[one.groups[0]].places[0]]
+        ceilings = tuple(ceiling_plan(part.case, device, ceiling, part.layers, memo) for part in parts)
+        start = plan_at_start(case, device, one.serving, memo) if len(parts) > 1 else None
+        shared.append(replace(one, ceilings=ceilings, start=start))
+    if not shared:
+        return []
+    taken = [allocation_of(part.case, part.known) for part in parts]
+    entry = _Entry(place, case, parts, taken, shared, refused(case, memo))
+    return [replace(entry, shared=[one]) for one in shared] if entry.pooled else [entry]
+
+
+def _stacked(
+    entries: Sequence[_Entry], ceiling: Engine, contexts: Integers, memo: Memo, at: int | None = None
+) -> Iterator[Rows]:
+    """Lay out cases with as many stages on top of each other; ``at``: the place of the only context that they are told."""
+    whole = _Stack.of(entries)
+    if len(whole.stages) == 1:
+        yield whole.laid_out([0], ceiling, contexts, at)
+        return
     np = xp.numpy()
-    own = [n for n, form in enumerate(laid.case.weight_formats) if form is None] or slice(None)
-    places = sorted(range(len(ranks)), key=lambda number: ranks[number].layers.start)
-    pools = np.stack(
-        np.broadcast_arrays(*(ranks[place].pools_for(contexts)[:, own].min(axis=1) for place in places))
-    )
-    return bool((np.argsort(pools, axis=0, kind="stable") == np.argsort(places)[:, None, None]).all())
+    # Which stage is the fullest may differ between devices; it must not depend on converted formats beside the
+    # checkpoint's own, of which alone further layouts are published.
+    own = [n for n, form in enumerate(entries[0].case.weight_formats) if form is None] or slice(None)
+    pools = np.stack([whole.by_row(lambda one: one.pool_bytes, stage)[:, own] for stage in whole.stages])
+    order = pools.min(axis=2).argsort(axis=0, kind="stable")
+    some: list[Any] = [slice(None)]
+    if entries[0].pooled:
+        some = [(one == order.T).all(axis=1) for one in np.unique(order.T, axis=0)]
+    moved: set[int] = set()
+    for where in some:
+        stack, here = whole.part(where), order[:, where]
+        rows = stack.laid_out(here, ceiling, contexts, at)
+        yield rows
+        ranks = (rows.laid, *rows.laid.others)
+        if at is None and any(rank.lengths is not None for rank in ranks):
+            sizes = np.broadcast_arrays(*(rank.pools_for(contexts)[:, own].min(axis=1) for rank in ranks))
+            by_stage = np.take_along_axis(np.stack(sizes), here.argsort(axis=0)[..., None], axis=0)
+            changed = (by_stage.argsort(axis=0, kind="stable") != here[..., None]).any(axis=(0, 2))
+            moved.update((stack.kept[changed] // len(entries[0].case.accelerators)).tolist())
+    # Nor may it be that of another length: the rows of such a case again, a context at a time.
+    for entry in (entries[number] for number in sorted(moved)):
+        for number, tokens in enumerate(contexts.tolist()):
+            told = replace(entry.case, context_tokens=min(tokens, entry.case.model.context_tokens))
+            for again in _entries(entry.place, told, ceiling, memo):
+                yield from _stacked([again], ceiling, contexts[number : number + 1], memo, number)
 
 
-def _by_context(place: int, case: Case, ceiling: Engine, contexts: Integers, memo: Memo) -> Iterator[Rows]:
-    """The rows of pipeline stages again, a context at a time: which stage is the fullest may differ between lengths."""
-    for number, tokens in enumerate(contexts.tolist()):
-        told = replace(case, context_tokens=min(tokens, case.model.context_tokens))
-        for members, laid in lay_out_fleet(told, memo):
-            here = contexts[number : number + 1]
-            bound = bound_of(laid, ceiling, here, memo)
-            yield Rows(
-                xp.integers(members) + place * len(case.accelerators), laid, bound, case.layout.data, number
-            )
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """Cases on top of each other: a row for each device of each case on which the combination is possible.
+
+    Attributes:
+        entries: The cases, each with as many stages.
+        devices: Accelerators of all cases together.
+        kept: Which of them the rows are.
+        rows: Which of the plans of all cases each row has.
+    """
+
+    entries: Sequence[_Entry]
+    devices: int
+    kept: Integers
+    rows: Integers
+
+    @classmethod
+    def of(cls, entries: Sequence[_Entry]) -> _Stack:
+        """All rows of some cases."""
+        np = xp.numpy()
+        number, which = 0, []
+        for entry in entries:
+            alike = cast(Groups, entry.case.alike)
+            by_group = np.full(len(alike) + 1, -1)
+            for one in entry.shared:
+                by_group[one.groups] = number
+                number += 1
+            which.append(by_group[alike.numbers(len(entry.case.accelerators))])
+        plan_of = np.concatenate(which)
+        kept = np.flatnonzero(plan_of >= 0)
+        return cls(entries, len(plan_of), kept, plan_of[kept])
+
+    def part(self, where: Any) -> _Stack:  # noqa: ANN401 - as numpy takes them
+        """Some of the rows."""
+        return replace(self, kept=self.kept[where], rows=self.rows[where])
+
+    @property
+    def stages(self) -> range:
+        """The stages of each case."""
+        return range(len(self.entries[0].parts))
+
+    @property
+    def shared(self) -> list[tuple[_Entry, SharedPlan]]:
+        """The plans of all cases."""
+        return [(entry, one) for entry in self.entries for one in entry.shared]
+
+    def joined(self, arrays: Sequence[Any], stage: Any = 0) -> Any:  # noqa: ANN401 - as numpy has and takes them
+        """An array for each case, or for each case of each stage, as one by row; ``stage``: which stage each row has."""
+        together = xp.numpy().concatenate(arrays)
+        if len(self.kept) == len(together):
+            return together
+        return together[self.kept + stage * self.devices]
+
+    def by_row(self, read: Callable[[Allocation], Any], stage: Any) -> Any:  # noqa: ANN401 - as numpy has and takes them
+        """What the allocations have, by row."""
+        return self.joined([read(one.taken[number]) for number in self.stages for one in self.entries], stage)
+
+    def plan_of(self, stage: Any, plans: Callable[[SharedPlan], Sequence[BlockPlan]]) -> BlockPlan:  # noqa: ANN401
+        """The plans of all rows as one; ``plans``: those of each stage."""
+        each = [plans(one)[number] for number in self.stages for _, one in self.shared]
+        numbers = self.rows + stage * len(self.shared)
+        if (numbers == numbers[0]).all():
+            return each[int(numbers[0])]
+        return BlockPlan(
+            block_bytes=_spread(numbers, (plan.block_bytes for plan in each)),
+            profile=cast(CacheProfile, Profiles([plan.profile for plan in each], numbers)),
+            kept_blocks=_spread(numbers, (plan.kept_blocks for plan in each)),
+        )
+
+    def laid(self, stage: Any) -> Deployment:  # noqa: ANN401 - a stage, or that of each row
+        """One rank of each row."""
+        case, numbers, out = (
+            self.entries[0].case,
+            self.rows + stage * len(self.shared),
+            self.entries[0].refused,
+        )
+        served = [(entry.parts[part].case, one.serving) for part in self.stages for entry, one in self.shared]
+        limits = [part.rules.max_requests(told, part.model, part.layout) for part, told in served]
+        slots = [state_slots_wanted(case.engine, part.model, told, eager=case.eager) for part, told in served]
+        parts = ("activations", "non_framework", "graphs", "uncertainty")
+        reserve = Reserve(*(self.by_row(attrgetter("reserve." + part), stage) for part in parts))
+        sizes = ("resident_bytes", "total_bytes", "memory_bytes", "pool_bytes")
+        lacking = shortages(case, scalar=False)
+        taken = [entry.taken[part] for part in self.stages for entry in self.entries]
+        return Deployment(
+            **{name: self.by_row(attrgetter(name), stage) for name in sizes},
+            case=case,
+            components=(),
+            overhead=(),
+            weight_bytes=self.by_row(lambda one: one.weight_bytes + 0 * one.resident_bytes, stage),
+            reserve=reserve,
+            uncertainty_bytes=reserve.uncertainty,
+            lengths=joined(
+                [one.lengths for one in taken],
+                [one.total_bytes for one in taken],
+                lambda arrays: self.joined(arrays, stage),
+            ),
+            start_shortage=lacking and tuple(self.joined([one] * len(self.entries)) for one in lacking),
+            plan=self.plan_of(stage, attrgetter("plans")),
+            max_requests=None if None in limits else _spread(numbers, limits),
+            state_slots_wanted=None if set(slots) == {None} else _spread(numbers, slots),
+            refused=out if isinstance(out, int) else self.joined([one.refused for one in self.entries]),
+        )
+
+    def laid_out(self, order: Any, ceiling: Engine, contexts: Integers, at: int | None) -> Rows:  # noqa: ANN401
+        """All ranks of the rows, and what they would hold without an engine.
+
+        ``order``: which stage each rank of a row is, the fullest first. ``at``: the place of the only context.
+        """
+        ranks = agreed(self.entries[0].case, [self.laid(stage) for stage in order])
+        bounds = [
+            bound_under(self.plan_of(stage, attrgetter("ceilings")), rank, ceiling, contexts)
+            for stage, rank in zip(order, ranks, strict=True)
+        ]
+        least = reduce(xp.minimum, (bound.requests for bound in bounds))
+        asked = self.shared[0][1].start and self.plan_of(
+            0, lambda one: [cast(BlockPlan, one.start)] * len(self.stages)
+        )
+        copies = [entry.case.layout.data for entry, _ in self.shared]
+        each = len(self.entries[0].case.accelerators)
+        begin = xp.integers([entry.place * each for entry in self.entries])
+        places = (begin[:, None] + xp.numpy().arange(each)).ravel()[self.kept]
+        follow = places[-1] - places[0] + 1 == len(places)
+        return Rows(
+            slice(places[0], places[-1] + 1) if follow else places,
+            replace(ranks[0], others=tuple(ranks[1:]), start_plan=asked),
+            Bound(bounds[0].profile, least),
+            _spread(self.rows, copies) if max(copies) > 1 else 1,
+            at,
+        )
 
 
-def _entry(place: int, case: Case, ceiling: Engine, memo: Memo) -> _Entry | None:
-    """A case for a stack; None for one with stages or pools of its own, or whose requests hold nothing."""
-    if case.layout.pipeline > 1:
-        return None
-    shared = shared_plans(case, parts_of(case, memo), memo)
-    plans = [one.plans[0] for one in shared]
-    if any(plan.pool is not None or not plan.block_bytes or plan.profile.holds_nothing for plan in plans):
-        return None
-    first = [case.accelerators[case.groups[one.groups[0]].places[0]] for one in shared]
-    layers = range(case.model.layer_count)
-    return _Entry(
-        place=place,
-        case=case,
-        taken=allocation_of(case, memo),
-        shared=shared,
-        ceilings=[ceiling_plan(case, device, ceiling, layers, memo) for device in first],
-        refused=refused(case, memo),
-    )
-
-
-def _stacked(entries: Sequence[_Entry], ceiling: Engine, contexts: Integers) -> Rows:
-    """Put cases on top of each other."""
-    np = xp.numpy()
-    case = entries[0].case
-    devices, engine = len(case.accelerators), case.rules
-    # The plan of every device under every case; -1 where the combination is impossible.
-    number, which = 0, []
-    for entry in entries:
-        alike = cast(Groups, entry.case.alike)
-        by_group = np.full(len(alike) + 1, -1)
-        for one in entry.shared:
-            by_group[one.groups] = number
-            number += 1
-        which.append(by_group[alike.numbers(devices)])
-    plan_of = np.concatenate(which)
-    kept = np.flatnonzero(plan_of >= 0)
-    everything = len(kept) == len(plan_of)
-    rows = plan_of if everything else plan_of[kept]
-
-    def by_row(arrays: Sequence[Any]) -> Any:  # noqa: ANN401 - one array for each case, devices first
-        together = np.concatenate(arrays)
-        return together if everything else together[kept]
-
-    shared = [one for entry in entries for one in entry.shared]
-    serving = [one.serving for one in shared]
-    plans = [plan for entry in entries for plan in entry.plans]
-
-    def of_plan(numbers: Iterable[int | None]) -> Any:  # noqa: ANN401
-        return xp.integers([one or 0 for one in numbers])[rows][:, None, None]
-
-    limits = [
-        engine.max_requests(one.serving, case.model, entry.case.layout)
-        for entry in entries
-        for one in entry.shared
-    ]
-    slots = [state_slots_wanted(case.engine, case.model, one, eager=case.eager) for one in serving]
-    taken = [entry.taken for entry in entries]
-    parts = ("activations", "non_framework", "graphs", "uncertainty")
-    reserve = Reserve(*(by_row([getattr(one.reserve, part) for one in taken]) for part in parts))
-    lacking = shortages(case, scalar=False)
-    codes = [np.broadcast_to(entry.refused, np.shape(entry.taken.resident_bytes)) for entry in entries]
-    laid = Deployment(
-        case=case,
-        components=(),
-        overhead=(),
-        weight_bytes=by_row(
-            [np.broadcast_to(one.weight_bytes, np.shape(one.resident_bytes)) for one in taken]
-        ),
-        resident_bytes=by_row([one.resident_bytes for one in taken]),
-        reserve=reserve,
-        total_bytes=by_row([one.total_bytes for one in taken]),
-        memory_bytes=by_row([one.memory_bytes for one in taken]),
-        pool_bytes=by_row([one.pool_bytes for one in taken]),
-        uncertainty_bytes=reserve.uncertainty,
-        lengths=joined([one.lengths for one in taken], [one.total_bytes for one in taken], by_row),
-        start_shortage=None if lacking is None else tuple(by_row([one] * len(entries)) for one in lacking),
-        plan=BlockPlan(
-            block_bytes=of_plan(plan.block_bytes for plan in plans),
-            profile=cast(CacheProfile, Profiles([plan.profile for plan in plans], rows)),
-            kept_blocks=of_plan(plan.kept_blocks for plan in plans),
-        ),
-        max_requests=None if None in limits else of_plan(limits),
-        state_slots_wanted=None if set(slots) == {None} else of_plan(slots),
-        refused=0 if all(isinstance(entry.refused, int) for entry in entries) else by_row(codes),
-    )
-    ceilings = [plan for entry in entries for plan in entry.ceilings]
-    bound = BlockPlan(
-        block_bytes=1, profile=cast(CacheProfile, Profiles([plan.profile for plan in ceilings], rows))
-    )
-    ranks = [entry.case.layout.data for entry in entries for _ in entry.shared]
-    first, last = entries[0].place, entries[-1].place
-    places: Any = slice(first * devices, (last + 1) * devices)
-    if not everything or last - first + 1 > len(entries):
-        begin = xp.integers([entry.place * devices for entry in entries])
-        places = (begin[:, None] + np.arange(devices)).ravel()[kept]
-    return Rows(
-        places,
-        laid,
-        bound_under(bound, laid, ceiling, contexts),
-        of_plan(ranks) if max(ranks) > 1 else 1,
-    )
+def _spread(rows: Integers, numbers: Iterable[int | None]) -> Any:  # noqa: ANN401 - an array by row
+    """The number of each row, with axes for weight formats and contexts; 0 for none."""
+    return xp.integers([one or 0 for one in numbers])[rows][:, None, None]

@@ -18,13 +18,12 @@ import numpy.typing as npt
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import format_name, shared_weights
 from kvreport.accounting.demand import Demand, demand, reaches_of
-from kvreport.accounting.deployment import Case, Memo
-from kvreport.accounting.fleet import plans_on_fleet
-from kvreport.accounting.numeric import Integers
+from kvreport.accounting.deployment import Case, Memo, parts_of, refused
+from kvreport.accounting.numeric import Codes, Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
-from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
+from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows, shared_plans
 from kvreport.accounting.weights import on_host
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
@@ -162,12 +161,19 @@ def _weight_formats(model: Model, axes: Axes) -> tuple[tuple[str, WeightFormat |
 
 def planned(
     model: Model, axes: Axes, layout: Layout, cache: KvFormat, memo: Memo
-) -> Iterator[tuple[list[int], tuple[BlockPlan, ...], int | Integers]]:
-    """Yield accelerators, by position, that plan one layout and KV format alike, as :func:`plans_on_fleet`.
+) -> Iterator[tuple[list[int], tuple[BlockPlan, ...], int | Codes]]:
+    """Plan one layout and KV format on all accelerators, without laying anything out.
 
-    Accelerators on which the combination is impossible are with none.
+    Yields:
+        Positions of accelerators with equal plans, the plan of each stage in the order of layers, and the codes of
+        what the release refuses there, for each position and weight format; 0 without rules. Accelerators on which
+        the combination is impossible are with none.
     """
-    yield from plans_on_fleet(_case(model, axes, layout, cache), memo)
+    case = _case(model, axes, layout, cache)
+    out = refused(case, memo)
+    for shared in shared_plans(case, parts_of(case, memo), memo):
+        members = [place for number in shared.groups for place in case.groups[number].places]
+        yield members, shared.plans, out if isinstance(out, int) else out[members]
 
 
 def _case(model: Model, axes: Axes, layout: Layout, cache: KvFormat) -> Case:

@@ -1,17 +1,20 @@
 """Many plans as one: every row has what its own plan says."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from kvreport.accounting.deployment import bound_of
-from kvreport.accounting.fleet import lay_out_fleet
+from kvreport.accounting.case import Alike, Groups
+from kvreport.accounting.deployment import bound_of, lay_out
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.stack import Profiles, Rows
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset import matrix as of_matrix
 from kvreport.dataset.grid import axes
+from kvreport.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -67,34 +70,55 @@ def test_each_row_has_the_bytes_of_its_own_profile(seed: int) -> None:
         assert together.request_bytes(contexts)[place, 0].tolist() == own.request_bytes(contexts).tolist()
         assert together.marginal_bytes(contexts)[place, 0].tolist() == own.marginal_bytes(contexts).tolist()
         assert together.state_bytes[place, 0] == own.state_bytes
-    assert together.holds_nothing == all(one.holds_nothing for one in each)
+        assert np.broadcast_to(together.holds_nothing, (len(rows), 1))[place, 0] == own.holds_nothing
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus"),
+    ("name", "gpus", "engine"),
     [
-        (
-            "google/gemma-3-27b-it",
-            "h100-sxm-80gb,b200*,mi300x,rtx-4090",
-        ),  # windows: plans differ by scheduler sizes
-        (
-            "deepseek-ai/DeepSeek-V3.2",
-            "h100-sxm-80gb,b200*,mi300x,l40s",
-        ),  # by kernels, and layouts that not all have
-        ("Qwen/Qwen3-Embedding-8B", "h100-sxm-80gb,t4"),
+        # Windows: plans differ by scheduler sizes.
+        ("google/gemma-3-27b-it", "h100-sxm-80gb,b200*,mi300x,rtx-4090", "vllm"),
+        # Plans differ by kernels, and not all devices have all layouts.
+        ("deepseek-ai/DeepSeek-V3.2", "h100-sxm-80gb,b200*,mi300x,l40s", "vllm"),
+        ("Qwen/Qwen3-Embedding-8B", "h100-sxm-80gb,t4", "vllm"),
+        # Pools of states and windows, and pipeline stages that hold different parts of a hybrid model.
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "h100-sxm-80gb,b200*,mi300x", "sglang"),
+        ("openai/gpt-oss-120b", "h100-sxm-80gb,b200*,mi300x", "sglang"),
+        # An older release checks at start that every stage holds a request of the whole model.
+        ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb,mi300x", "vllm@0.11.0"),
     ],
 )
-def test_a_stack_has_the_rows_of_its_deployments(catalog, monkeypatch, name: str, gpus: str) -> None:
-    chosen = axes(catalog, models=name, gpus=gpus)
+def test_a_stack_has_the_rows_of_each_device_laid_out_alone(
+    catalog, monkeypatch, name: str, gpus: str, engine: str
+) -> None:
+    staged = [Layout(pipeline=2), Layout(tensor=2, pipeline=3), Layout(tensor=8)]
+    chosen = axes(catalog, models=name, gpus=gpus, engine=engine, layouts=staged, weights=["released"])
     (model,) = chosen.models
     together = of_matrix.cube_of(model, chosen)
 
     def alone(cases, ceiling, contexts, memo):
+        del memo
         for place, case in cases:
-            for members, laid in lay_out_fleet(case, memo):
-                places = np.array(members) + place * len(case.accelerators)
-                bound = bound_of(laid, ceiling, contexts, memo)
-                yield Rows(places, laid, bound, case.layout.data)
+            for group in case.alike:
+                for position in group.places:
+                    device = (case.accelerators[position],)
+                    one = replace(case, accelerators=device, alike=None, serving=group.serving)
+                    try:
+                        laid = lay_out(one)
+                    except InputError:
+                        continue
+                    at, ranks = np.array([place * len(case.accelerators) + position]), case.layout.data
+                    yield Rows(at, laid, bound_of(laid, ceiling, contexts), ranks)
+                    # Which stage is the fullest may differ between lengths.
+                    follows = laid.others and any(rank.lengths for rank in (laid, *laid.others))
+                    for n, tokens in enumerate(contexts.tolist() if follows else []):
+                        told = replace(
+                            one,
+                            alike=Groups([Alike((0,), group.serving, None)]),
+                            context_tokens=min(tokens, model.context_tokens),
+                        )
+                        at_length = lay_out(told)
+                        yield Rows(at, at_length, bound_of(at_length, ceiling, contexts[n : n + 1]), ranks, n)
 
     monkeypatch.setattr(of_matrix, "lay_out_rows", alone)
     each = of_matrix.cube_of(model, chosen)
