@@ -362,12 +362,16 @@ def _groups(model: Model, workload: Load, offers: Sequence[Offer], choices: Choi
                 continue
             for kv in _caches(model, choices, able[0].accelerator):
                 storing = [offer for offer in able if _stores(offer, kv)]
-                laid = _lay_out(model, workload, choices, storing, kv, layout, memo)
-                if laid is None:
+                if not storing:
                     continue
-                ids = tuple(offer.accelerator.id for offer in storing)
+                devices = tuple(offer.accelerator for offer in storing)
+                try:
+                    laid = lay_out(_case(model, workload, choices, devices, kv, layout), memo)
+                except InputError:
+                    continue
+                ids = tuple(device.id for device in devices)
                 if ids not in peaks:
-                    peaks[ids] = Peaks.stacked([offer.accelerator for offer in storing])
+                    peaks[ids] = Peaks.stacked(devices)
                 for place, (name, form) in enumerate(choices.weight_formats.items()):
                     asked = (layout, name, kv.name)
                     if asked not in demands:
@@ -480,25 +484,6 @@ def _caches(model: Model, choices: Choices, device: Accelerator) -> list[KvForma
 
 def _stores(offer: Offer, kv: KvFormat) -> bool:
     return kv.stored_by(offer.accelerator.compute_capability, offer.accelerator.vendor)
-
-
-def _lay_out(
-    model: Model,
-    workload: Load,
-    choices: Choices,
-    offers: Sequence[Offer],
-    kv: KvFormat,
-    layout: Layout,
-    memo: Memo,
-) -> deployment.Deployment | None:
-    """The deployments of offers that the engine treats alike, or None where there can be none."""
-    if not offers:
-        return None
-    case = _case(model, workload, choices, tuple(offer.accelerator for offer in offers), kv, layout)
-    try:
-        return lay_out(case, memo)
-    except InputError:
-        return None
 
 
 def _case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,16 +50,16 @@ def run(options: argparse.Namespace) -> int:
         engine=options.engine,
     )
     out = Path(options.out)
-    if options.scheduler is not None:
-        from kvreport.dataset.cluster import write_on_cluster
-
-        rows = write_on_cluster(
-            chosen, out, options.scheduler, shard=shard, replace=options.replace, progress=progress
-        )
-        write(f"{rows:,} rows in {options.out}")
-        return 0
     if options.partitioned:
-        rows = write_partitioned(chosen, out, shard=shard, replace=options.replace, progress=progress)
+        with ExitStack() as running:
+            writer = None
+            if options.scheduler is not None:
+                from kvreport.dataset.cluster import writer_on
+
+                writer = running.enter_context(writer_on(options.scheduler))
+            rows = write_partitioned(
+                chosen, out, shard=shard, replace=options.replace, progress=progress, write=writer
+            )
         write(f"{rows:,} rows in {options.out}")
         return 0
     release = publish(

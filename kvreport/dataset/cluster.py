@@ -6,15 +6,15 @@ was interrupted, here or on a worker, goes on: files that are there are not comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.dataset.grid import Axes
-from kvreport.dataset.manifest import Manifest, enter
-from kvreport.dataset.partitions import Piece, finish, pieces, write_piece
+from kvreport.dataset.partitions import Piece, Writer, write_piece
 from kvreport.errors import InputError, missing, shorten
 
 _PER_THREAD: Final = 4
@@ -24,40 +24,20 @@ _FILES: Final = 16
 _SECONDS: Final = 15
 
 
-def write_on_cluster(
-    axes: Axes,
-    out: Path,
-    address: str,
-    *,
-    shard: tuple[int, int] = (1, 1),
-    replace: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
-) -> int:
-    """Write a partitioned dataset by the workers of a Dask scheduler.
+@contextmanager
+def writer_on(address: str) -> Iterator[Writer]:
+    """Connect to a Dask scheduler while its workers write a partitioned dataset, whose folder has the same path on each.
 
-    Args:
-        axes: What the matrix combines.
-        out: The folder, under the same path on every worker.
-        address: The scheduler's address, such as ``tcp://10.0.0.1:8786``.
-        shard: ``(i, n)``: only the i-th of n parts, from 1.
-        replace: Whether rows over other axes in the folder are removed first.
-        progress: Told how far it is.
+    ``address``: the scheduler's address, such as ``tcp://10.0.0.1:8786``.
 
-    Returns:
-        The number of rows of the shard.
+    Yields:
+        What writes the files, for :func:`~kvreport.dataset.partitions.write_partitioned`.
 
     Raises:
         InputError: If there is no scheduler, no worker, or a worker cannot write.
     """
     with connected(address) as client:
-        enter(out, Manifest.of(axes, shard[1]), replace=replace)
-        rows = files = 0
-        for written in _written(client, list(pieces(axes, shard)), out.resolve()):
-            rows += written
-            files += bool(written)
-            progress(f"{rows:,} rows in {files:,} files")
-    finish(out, shard, rows, files)
-    return rows
+        yield partial(_written, client)
 
 
 def connected(address: str) -> Any:  # noqa: ANN401 - a client; distributed has no types
@@ -83,8 +63,9 @@ def connected(address: str) -> Any:  # noqa: ANN401 - a client; distributed has 
     return client
 
 
-def _written(client: Any, work: Sequence[Piece], folder: Path) -> Iterator[int]:  # noqa: ANN401
+def _written(client: Any, folder: Path, pieces: Iterable[Piece]) -> Iterator[int]:  # noqa: ANN401
     """Yield the rows of each file as its task is finished, with a bounded number of tasks in flight."""
+    work = list(pieces)
     most = max(1, sum(client.nthreads().values())) * _PER_THREAD
     number = min(_FILES, max(1, len(work) // most))
     tasks = (tuple(work[at : at + number]) for at in range(0, len(work), number))

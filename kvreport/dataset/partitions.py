@@ -8,7 +8,7 @@ machines complete each other, and running a finished command again computes noth
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,10 @@ class Piece:
 
     name: str
     axes: Axes
+
+
+Writer = Callable[[Path, Iterable[Piece]], Iterator[int]]
+"""What computes and writes files of a folder, and yields the rows of each."""
 
 
 def pieces(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Piece]:
@@ -85,6 +89,7 @@ def write_partitioned(
     shard: tuple[int, int] = (1, 1),
     replace: bool = False,
     progress: Callable[[str], None] = lambda _: None,
+    write: Writer | None = None,
 ) -> int:
     """Stream the matrix, or one shard of it, into a partitioned Parquet dataset in constant memory.
 
@@ -94,6 +99,7 @@ def write_partitioned(
         shard: ``(i, n)``: only the i-th of n parts, from 1.
         replace: Whether rows over other axes in the folder are removed first.
         progress: Told how far it is.
+        write: What computes and writes the files; None for this process, one after the other.
 
     Returns:
         The number of rows of the shard.
@@ -103,13 +109,16 @@ def write_partitioned(
     """
     enter(out, Manifest.of(axes, shard[1]), replace=replace)
     rows = files = 0
-    for piece in pieces(axes, shard):
-        written = write_piece(out, piece)
+    for written in (write or _written)(out.resolve(), pieces(axes, shard)):
         rows += written
         files += bool(written)
-        progress(f"{rows:,} rows")
+        progress(f"{rows:,} rows in {files:,} files")
     finish(out, shard, rows, files)
     return rows
+
+
+def _written(folder: Path, work: Iterable[Piece]) -> Iterator[int]:
+    return (write_piece(folder, piece) for piece in work)
 
 
 def finish(out: Path, shard: tuple[int, int], rows: int, files: int) -> None:

@@ -10,7 +10,7 @@ from distributed import Client, LocalCluster
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.dataset import cluster, partitions
-from kvreport.dataset.cluster import write_on_cluster
+from kvreport.dataset.cluster import writer_on
 from kvreport.dataset.grid import axes
 from kvreport.dataset.partitions import write_partitioned
 from kvreport.errors import InputError
@@ -45,13 +45,15 @@ def test_a_cluster_writes_the_same_bytes_and_goes_on(scheduler, chosen, tmp_path
     rows = write_partitioned(chosen, tmp_path / "here")
     here = digests(tmp_path / "here")
     assert len(here) > 6
-    assert write_on_cluster(chosen, tmp_path / "there", scheduler) == rows
+    with writer_on(scheduler) as write:
+        assert write_partitioned(chosen, tmp_path / "there", write=write) == rows
     assert digests(tmp_path / "there") == here
     gone = [path for path in sorted((tmp_path / "there").rglob("*.parquet"))[::2] if path.unlink() is None]
     computed = []
     real = partitions.cube_of
     monkeypatch.setattr(partitions, "cube_of", lambda *given: computed.append(1) or real(*given))
-    assert write_on_cluster(chosen, tmp_path / "there", scheduler) == rows
+    with writer_on(scheduler) as write:
+        assert write_partitioned(chosen, tmp_path / "there", write=write) == rows
     assert digests(tmp_path / "there") == here
     assert len(computed) == len(gone)
 
