@@ -9,6 +9,7 @@ where a rule's digest does not hold any more, to show the difference. The report
 - every function that a rule or a docstring cites (``path.py::name``), by its syntax tree without comments and
   docstrings: unchanged, changed in what decides (constants, comparisons, names) or in other words, gone, and not
   found where it is said to be read;
+- changed functions that cited ones call, up to :data:`MOST` functions to read in all;
 - libraries that are required in another version, with the rules that were read in them;
 - flags of the server, model classes and places of log lines that are new or gone;
 - the rules to look at, with the difference of each function that they cite;
@@ -32,9 +33,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import log
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +65,12 @@ _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
 _RULE: Final = re.compile(r"^- (rule|field|list|trait): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
+MOST: Final = 30
+"""Functions to read of one release: those that rules cite, and as many that these call."""
+_OFTEN: Final = 3
+"""Definitions of one name that may have changed for a call to tell which is meant."""
+_WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
@@ -249,11 +258,7 @@ def judged(cited: Citation, old: Package, new: Package, inside: str) -> tuple[st
     if texts[0] == texts[1]:
         return "unchanged", ""
     same = [_decides(node) for _, node in before] == [_decides(node) for _, node in after]
-    lines = list(
-        difflib.unified_diff(*(text.splitlines() for text in texts), "before", "after", lineterm="", n=2)
-    )
-    cut = [*lines[:_LONGEST], f"… and {len(lines) - _LONGEST} more lines"] if len(lines) > _LONGEST else lines
-    return ("other words" if same else "changed"), "\n".join(cut)
+    return ("other words" if same else "changed"), "\n".join(_difference(texts))
 
 
 def nearest(cited: Citation, new: Package, inside: str) -> str:
@@ -271,6 +276,66 @@ def nearest(cited: Citation, new: Package, inside: str) -> str:
     ]
     near = difflib.get_close_matches(name, names, n=1)
     return f"nearest: {near[0]}" if near else ""
+
+
+def called(cited: Iterable[Citation], old: Package, new: Package, inside: str) -> list[tuple[Path, str, str]]:
+    """Return file, name and difference of changed functions that cited ones call, without those that are cited.
+
+    A rule can change in a function that nobody has cited. Functions in cited files are looked at, one call away. Those
+    come first whose difference has most of the words that are common in cited functions and rare in the package.
+    """
+    within = new.folder / inside
+    nodes = [pair for one in cited if one.name for pair in new.found(one.path, one.name, inside)]
+    covered = {id(part) for _, node in nodes for part in ast.walk(node)}
+    parts = [part for _, node in nodes for part in ast.walk(node) if isinstance(part, ast.Call)]
+    names = {getattr(part.func, "attr", getattr(part.func, "id", "")) for part in parts}
+    common = Counter(word for _, node in nodes for word in {*_WORD.findall(ast.unparse(node))})
+    texts = [{*_WORD.findall(file.read_text(encoding="utf-8"))} for file in within.rglob("*.py")]
+    everywhere = Counter(word for text in texts for word in text & common.keys())
+
+    def telling(word: str) -> float:
+        if common[word] < 2:
+            return 0.0
+        return max(0.0, log(common[word] / len(nodes) * len(texts) / (everywhere[word] + 1)))
+
+    found: list[tuple[float, Path, str, str]] = []
+    for file in sorted({file.relative_to(within) for file, _ in nodes}):
+        here = _functions(new.tree(within / file))
+        there = old.folder / inside / file
+        before = _functions(old.tree(there)) if there.is_file() else {}
+        for name, node in here.items():
+            if name.rpartition(".")[2] not in names or id(node) in covered:
+                continue
+            sides = [_bare(before[name]) if name in before else "", _bare(node)]
+            if sides[0] == sides[1]:
+                continue
+            lines = _difference(sides)
+            words = {word for line in lines[2:] if line[0] in "+-" for word in _WORD.findall(line)}
+            found.append((sum(map(telling, words)), file, name, "\n".join(lines)))
+    often = Counter(name.rpartition(".")[2] for _, _, name, _ in found)
+    kept = [one for one in found if often[one[2].rpartition(".")[2]] <= _OFTEN]
+    return [tuple(one[1:]) for one in sorted(kept, key=lambda one: (-one[0], *one[1:3]))]
+
+
+def _difference(sides: Sequence[str]) -> list[str]:
+    """Return the lines in which two sources differ, at most :data:`_LONGEST`."""
+    before, after = (side.splitlines() for side in sides)
+    lines = list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))
+    more = len(lines) - _LONGEST
+    return [*lines[:_LONGEST], f"… and {more} more lines"] if more > 0 else lines
+
+
+def _functions(tree: ast.AST, within: str = "") -> dict[str, _Function]:
+    """Return the functions and methods of a tree by their dotted name."""
+    found: dict[str, _Function] = {}
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, _Function):
+            found.setdefault(f"{within}{node.name}", node)
+        elif isinstance(node, ast.ClassDef):
+            found |= _functions(node, f"{within}{node.name}.")
+        elif isinstance(node, ast.If | ast.Try):
+            found |= _functions(node, within)
+    return found
 
 
 def flags(package: Package, family: str) -> set[str]:
@@ -447,6 +512,11 @@ def report(
                         "",
                         *(["```diff", said, "```"] if kind in ("changed", "other words") else [said]),
                     ]
+        by_rules = [one for one in cited if any(":" not in by for by in one.by)]
+        to_read = sum(found[one][0] in {"changed", "gone", "new"} for one in by_rules)
+        for file, name, difference in called(by_rules, old, new, INSIDE[family])[: max(0, MOST - to_read)]:
+            lines += ["", f"## {file.as_posix()}::{name}: called by what is cited", ""]
+            lines += ["```diff", difference, "```"]
         open_rules = {rule for one in cited for rule in one.by if found[one][0] != "unchanged"}
         said_of, touched = required(family, old, new)
         lines += ["", "## Requirements", "", *(said_of or ["All libraries are required as before."])]

@@ -188,6 +188,43 @@ def test_hard_models_are_enough_and_asked_on_three_devices(follow) -> None:
     assert len(planner.LAYOUTS) == 3
 
 
+def test_changed_functions_that_cited_ones_call_are_listed_by_the_words_they_share(
+    follow, tmp_path: Path
+) -> None:
+    worker = """
+class Worker:
+    def pool(self, free, peak):
+        if self.profile_graphs(free): return round_up(free - peak, self.page_bytes)
+        return elsewhere(free) + self.name()
+    def reserve(self, peak): return round_up(peak, self.page_bytes)
+    def profile_graphs(self, free): return free * {graphs}
+    def name(self): return {name!r}
+    def unused(self): return {graphs}
+def round_up(size, page_bytes): return size + {rounded}
+"""
+    other = "def elsewhere(free): return {graphs}\n"
+    further = {f"part_{number}.py": "name = 1\n" for number in range(6)}
+    sides = [
+        package(
+            follow,
+            tmp_path / side,
+            further | {"worker.py": worker.format(**words), "other.py": other.format(**words)},
+        )
+        for side, words in (
+            ("before", {"graphs": 1, "name": "a", "rounded": "1"}),
+            ("after", {"graphs": 2, "name": "b", "rounded": "-size % page_bytes"}),
+        )
+    ]
+    cited = [follow.Citation("worker.py", f"Worker.{name}", ("a_rule",)) for name in ("pool", "reserve")]
+    found = follow.called(cited, *sides, "vllm")
+    names = [(file.as_posix(), name) for file, name, _ in found]
+    # page_bytes is in both cited functions, and in one file alone.
+    assert names[0] == ("worker.py", "round_up")
+    assert sorted(names[1:]) == [("worker.py", "Worker.name"), ("worker.py", "Worker.profile_graphs")]
+    assert "+    return size + -size % page_bytes" in found[0][2]
+    assert follow.called(cited, sides[0], sides[0], "vllm") == []
+
+
 def test_a_rule_read_in_a_library_is_open_where_another_version_is_required(
     follow, both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
