@@ -288,7 +288,7 @@ def _request_line(estimate: Estimate) -> str:
     label = estimate.request.engine.label
     also = f"; {label} reserves {reserved:,} B for it" if reserved != held else ""
     state = estimate.state_bytes_per_request_per_gpu
-    constant = f", {state:,} B of them constant" if state else ""
+    constant = f", including {state:,} B at any length" if state else ""
     return (
         f"one request of {tokens:,} tokens holds {held:,} B ({human_bytes(held)}){constant}; one more "
         f"token adds {estimate.kv_bytes_per_token_per_gpu:,} B{also}"
@@ -329,7 +329,7 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     ):
         yield f"  {COMPONENTS.get(component, component)}: {size:,} B"
     for purpose, size in sorted(estimate.loading_bytes.items(), key=lambda item: (-item[1], item[0])):
-        yield f"  and loading adds {LOADING.get(purpose, purpose.replace('_', ' '))}: {size:,} B"
+        yield f"  added by loading, {LOADING.get(purpose, purpose.replace('_', ' '))}: {size:,} B"
 
 
 def _budget_lines(estimate: Estimate) -> Iterator[str]:
@@ -358,7 +358,7 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
     )
     if estimate.band_bytes:
         yield (
-            f"activations, non-framework and graphs are estimates for {request.engine.label}; "
+            f"activations, non-framework memory and graphs are estimates for {request.engine.label}; "
             f"the uncertainty of the pool is ± {gib(estimate.band_bytes)} GiB{_but_for(estimate)}"
         )
     if estimate.optimistic is not None:
@@ -438,7 +438,11 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             fitting = at_once if plan.printed is None else total / each_blocks
             yield (
                 f"{total:,} / {each_blocks:,} = {_cut(fitting)} requests at once"
-                + (f" ({plan.kept_blocks} block is kept by the engine)" if plan.kept_blocks == 1 else "")
+                + (
+                    f" (the engine keeps {plan.kept_blocks} block for itself)"
+                    if plan.kept_blocks == 1
+                    else ""
+                )
             )
             yield from _printed_otherwise(plan, at_once, label)
         there = total // each_blocks if each_blocks else 0
@@ -448,11 +452,11 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         fewer = there < min(held // ranks, told or 0)
         if plan.pool is not None and held // ranks != there:
             yield (
-                f"{label} told to run {'fewer' if fewer else 'more'} at once "
+                f"if {label} is set to run {'fewer' if fewer else 'more'} requests at once, it "
                 + (
-                    "sets states of fewer aside"
+                    "sets aside states for fewer"
                     if fewer
-                    else "takes states or rings of each of them from the tokens"
+                    else "takes states or rings of each request from the tokens"
                     if held // ranks < there
                     else "makes those pools larger"
                 )
@@ -464,7 +468,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             f"= {_cut(at_once)} requests at once"
         )
     else:
-        yield "requests hold nothing: memory never limits their number"
+        yield "requests hold no cache, so memory never limits their number"
     yield from plan.notes
     if ranks > 1:
         yield f"{ranks} data ranks, each with a pool of its own: {ranks} times as many requests"
@@ -519,7 +523,7 @@ def _verdict_sentence(estimate: Estimate) -> str:
     match estimate.verdict:
         case Verdict.FITS.label:
             if not estimate.kv_bytes_per_request_per_gpu:
-                return "fits: the model keeps no cache, and weights and activations fit with certainty"
+                return "fits: the model keeps no cache, and its weights and activations certainly fit"
             return f"fits: one request of {context} fits even in the smallest pool within the uncertainty"
         case Verdict.TIGHT.label:
             if not estimate.kv_bytes_per_request_per_gpu:
@@ -535,7 +539,7 @@ def _verdict_sentence(estimate: Estimate) -> str:
         case Verdict.CONTEXT_EXCEEDS_MODEL.label:
             return (
                 f"context_exceeds_model: {request.model.name} supports "
-                f"{request.model.context_tokens:,} tokens, asked were {request.context_tokens:,}"
+                f"{request.model.context_tokens:,} tokens, but {request.context_tokens:,} were requested"
             )
         case Verdict.CACHE_EXCEEDS_POOL.label:
             if not estimate.kv_bytes_per_request_per_gpu:
@@ -553,9 +557,9 @@ def _verdict_sentence(estimate: Estimate) -> str:
             return _may_fit_sentence(estimate, context)
         case Verdict.MAX_SEQS_EXCEEDS_STATES.label:
             return (
-                f"max_seqs_exceeds_states: {request.engine.label} wants a block for each of "
-                f"{request.serving.max_seqs:,} sequences, the pool has {_state_slots(estimate):,}; lower max-seqs "
-                "to that, or raise the memory share"
+                f"max_seqs_exceeds_states: {request.engine.label} needs a block for each of "
+                f"{request.serving.max_seqs:,} sequences, but the pool has {_state_slots(estimate):,}; lower max-seqs "
+                "to that number, or raise the memory share"
             )
         case _:
             return (

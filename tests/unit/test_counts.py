@@ -219,7 +219,7 @@ def test_the_first_lines_of_models_say_what_the_dataset_has(site: SiteData, rows
         ]
         (users,) = row["max_concurrent_requests"]
         if row["max_concurrent_requests_by_memory"].isna().all():
-            assert told.startswith("No KV cache:"), (model.id, told)
+            assert told.startswith(f"{model.name} has no KV cache. "), (model.id, told)
             continue
         assert requests_text(users) in told, (model.id, told)
         assert units.human_tokens(at) in told

@@ -189,7 +189,7 @@ def test_encoders_say_no_kv_cache_on_their_pages_and_in_rows() -> None:
     for model in site.models:
         told = page.plain(page.headline(site, model, site.headline[model.id]))
         short = model.context_tokens < min(site.contexts)
-        begun = f"{model.name} supports at most" if short else f"No KV cache: {model.name} fits on "
+        begun = f"{model.name} supports at most" if short else f"{model.name} has no KV cache. It fits on "
         assert told.startswith(begun), told
         assert "requests of" not in told
         best = site.headline[model.id]
