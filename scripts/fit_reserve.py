@@ -17,8 +17,8 @@ A fit flatters itself, so the figures that are published are of sources left out
 end to end. The error band is the 80th percentile of errors at first sight, by kind of start (a text model, one with an encoder,
 experts on several ranks, drafts, pipeline stages) and, where it is wider, of devices that share memory with a CPU or are not
 NVIDIA's. Only found logs count that were recorded before any rule knew of them, whether they state all flags or not: rules
-written with a log in view fit it too well. A kind of fewer than ten sources is no narrower than any other. The band is
-tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
+written with a log in view fit it too well. A kind of fewer than ten sources is no narrower than any other, and one of fewer
+than twenty takes the conformal quantile. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
 
 SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
 shared with a CPU). Each source counts once, with the largest error of its logs, so that one machine's many starts are one
@@ -98,6 +98,9 @@ APART = ("other", "unified")
 LEAST_IN_CLASS = 10
 """Sources below which a kind of start or class of devices takes the wider of its own band and the widest; of SGLang's, that of all."""
 
+MANY_SOURCES = 20
+"""Sources from which a kind's plain quantile stands for that of further sources; below, its band is the conformal one."""
+
 ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
 
@@ -169,7 +172,7 @@ def kind_of(start: Start) -> str:
     layout = start.flags.layout
     if layout.pipeline > 1:
         return STAGES
-    return band_kind(start.model, tensor_parallel=layout.tensor, images=start.flags.images)
+    return band_kind(start.model, ranks=max(layout.tensor, layout.data), images=start.flags.images)
 
 
 def traits(observation: Observation, start: Start) -> list[str]:
@@ -362,9 +365,10 @@ def band(rows: list[dict[str, Any]]) -> dict[str, float]:
     grouped: dict[str, list[dict[str, Any]]] = {kind: [] for kind in BANDS} | {name: [] for name in APART}
     for row in used:
         grouped[_group(row)].append(row)
-    many = {name: len({row["source"] for row in of}) >= LEAST_IN_CLASS for name, of in grouped.items()}
+    sources = {name: len({row["source"] for row in of}) for name, of in grouped.items()}
+    many = {name: number >= LEAST_IN_CLASS for name, number in sources.items()}
     found = {
-        name: _quantile([_share(row) for row in of], plain=many[name]) if of else 0.0
+        name: _quantile([_share(row) for row in of], plain=sources[name] >= MANY_SOURCES) if of else 0.0
         for name, of in grouped.items()
     }
     widest = max((width for name, width in found.items() if many[name]), default=max(found.values()))

@@ -1250,6 +1250,30 @@ def test_tokens_are_gathered_without_expert_parallelism_and_since_018() -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "tokens", "chunked", "each"),
+    [
+        # Eight choices of an expert's three sides and two outputs, 16 bits each, for a chunk of 32,768 tokens.
+        ("0.10.1", 8192, 32768, 8 * (3 * 1536 * 2 + 4096 * 2)),
+        ("0.11.1", 16384, 32768, 8 * (3 * 1536 * 2 + 4096 * 2)),
+        # Fewer tokens than a chunk: all that are gathered.
+        ("0.10.1", 2048, 16384, 8 * (3 * 1536 * 2 + 4096 * 2)),
+        ("0.12.0", 8192, 16384, 8 * (3 * 1536 * 2 + 4096 * 2)),
+        # Since 0.13 in buffers that stay.
+        ("0.17.0", 8192, 16384, 8 * (4096 + 4096) * 2),
+        ("0.17.0", 32768, 32768, 8 * (4096 + 4096) * 2),
+    ],
+)
+def test_experts_before_018_compute_gathered_tokens_in_chunks(
+    release: str, tokens: int, chunked: int, each: int
+) -> None:
+    """Two starts of eight data ranks under 0.10.1 had 7.2 GiB less for a cache than without the others' tokens (lark-001)."""
+    options = {"release": release, "max_batched_tokens": tokens, "max_seqs": 64, "eager": True}
+    options |= {"model": "Qwen/Qwen3-235B-A22B"}
+    more = gathering(**options).budget.activations - sending(**options).budget.activations
+    assert more == (chunked - tokens) * each + 7 * tokens * 4096 * 2
+
+
+@pytest.mark.parametrize(
     ("model", "tokens", "gib"),
     [
         # "GLM-4.6 (K=5120, I=1536, 160 experts) | 16 | 8192 | ... | 20 GiB" and the lines after it.
@@ -1292,11 +1316,24 @@ def test_a_start_has_the_band_of_what_is_known_of_it(catalog: Catalog) -> None:
     }
     for kind, (name, ranks) in known.items():
         model = catalog.models[name]
-        assert band_kind(model, tensor_parallel=ranks, images=True) == kind
+        assert band_kind(model, ranks=ranks, images=True) == kind
         drafting = with_draft(model, model).whole
-        assert band_kind(drafting, tensor_parallel=ranks, images=True) == "drafted"
-    assert band_kind(catalog.models[known["encoder"][0]], tensor_parallel=1, images=False) == "plain"
-    assert band_kind(catalog.models[known["experts"][0]], tensor_parallel=1, images=True) == "plain"
+        assert band_kind(drafting, ranks=ranks, images=True) == "drafted"
+    assert band_kind(catalog.models[known["encoder"][0]], ranks=1, images=False) == "plain"
+    assert band_kind(catalog.models[known["experts"][0]], ranks=1, images=True) == "plain"
+
+
+@pytest.mark.parametrize("exchange", ["allgather_reducescatter", "deepep_high_throughput"])
+def test_experts_of_data_ranks_have_the_band_of_experts(catalog: Catalog, exchange: str) -> None:
+    options = {"data_parallel": 8, "expert_parallel": True, "all2all_backend": exchange}
+    found = kvreport.estimate("Qwen/Qwen3-235B-A22B", gpu="h200", engine="vllm@0.33.0", **options).budget
+    share, least = band(catalog.engine("vllm"), "server", "experts")
+    more = kvreport.estimate(
+        "Qwen/Qwen3-235B-A22B", gpu="h200", engine="vllm@0.33.0", tensor_parallel=8
+    ).budget
+    assert found.uncertainty_bytes >= more.uncertainty_bytes
+    assert found.uncertainty_bytes >= least
+    assert share > band(catalog.engine("vllm"), "server", "plain")[0]
 
 
 def test_devices_of_few_logs_narrow_no_band(catalog: Catalog) -> None:

@@ -375,6 +375,8 @@ def forward_bytes_per_token(
     *,
     whole_experts: bool = False,
     inner_kept: bool = False,
+    at_once: float = 1.0,
+    gathered: int = 0,
 ) -> float:
     """Bytes per token at the peak of a forward pass, without the buffers that experts keep.
 
@@ -388,13 +390,15 @@ def forward_bytes_per_token(
         tensor_parallel: Ranks that share each layer.
         whole_experts: True with expert parallelism.
         inner_kept: True where experts compute in buffers that stay allocated.
+        at_once: How many times a rank's own tokens experts compute at once.
+        gathered: Bytes that lie beside them of the tokens of other data ranks, for one of the rank's own.
     """
     stream = stream_bytes_per_token(shape)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
     split = 1 if whole_experts else tensor_parallel
     inner = 0.0 if inner_kept else EXPERT_INNER_BYTES * shape.expert_inner / split
     expert = inner + EXPERT_HIDDEN_BYTES * shape.hidden
-    return stream + max(dense, shape.experts_per_token * expert)
+    return stream + max(dense, shape.experts_per_token * expert * at_once + gathered)
 
 
 def expanded_latent_bytes(shape: Shape, tensor_parallel: int = 1) -> int:

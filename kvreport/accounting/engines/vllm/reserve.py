@@ -107,6 +107,7 @@ class Told(NamedTuple):
     None where neither is. PyTorch's own sorts all logits up to 0.16: since 0.17 a Triton kernel runs there
     (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second model runner measures itself without sorting
     (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``). ``gathering``: data ranks whose tokens the experts of each take.
+    ``at_once``: how many times a rank's own tokens experts compute at once (:func:`computed_at_once`).
     The others are those of :class:`~kvreport.accounting.engines.step.EngineStep`, its layout and :class:`OnDevice`.
     """
 
@@ -121,11 +122,13 @@ class Told(NamedTuple):
     whole_encoders: bool = False
     decode_context: int = 1
     gathering: int = 1
+    at_once: float = 1.0
 
     @classmethod
     def of(cls, engine: Engine, device: OnDevice, step: EngineStep) -> Told:
         """What a start tells."""
         layout = step.layout
+        gathering = gathering_ranks(layout, engine.expert_kernel)
         return cls(
             layout.tensor,
             layout.expert,
@@ -137,7 +140,8 @@ class Told(NamedTuple):
             step.receives,
             layout.whole_encoders,
             layout.decode_context,
-            gathering_ranks(layout, engine.expert_kernel),
+            gathering,
+            computed_at_once(engine, gathering, step.max_batched_tokens),
         )
 
 
@@ -150,8 +154,8 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    tensor_parallel, expert_parallel, images, videos, own_expert_kernels, sorts, vendor, *rest = told
-    receives, whole_encoders, decode_context, gathering = rest
+    tensor_parallel, expert_parallel, images, videos, own_expert_kernels, sorts, vendor, *_ = told
+    receives, whole_encoders, decode_context = told.receives, told.whole_encoders, told.decode_context
     sizes = Shape.of(model)
     release = release_of(engine)
     second = runs_second(model, sizes, engine, vendor=vendor)
@@ -192,22 +196,24 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         else (0.0, 0.0)
     )
     split = 1 if expert_parallel else tensor_parallel
-    others = gathering - 1 if sizes.experts_per_token and release.has("gathers_tokens") else 0
-    gathered = others * gathered_bytes_per_token(sizes)
+    ranks = max(tensor_parallel, told.gathering, 1 + expert_parallel)
+    gathering, at_once = (told.gathering, told.at_once) if sizes.experts_per_token else (1, 1.0)
+    gathered = (gathering - 1) * gathered_bytes_per_token(sizes)
+    kept = engine.expert_workspace_kept
     return kernel.ReserveRates(
         forward_per_token=forward_bytes_per_token(
             sizes,
             tensor_parallel,
             whole_experts=expert_parallel,
-            inner_kept=engine.expert_workspace_kept,
+            inner_kept=kept,
+            at_once=1.0 if kept else at_once,
+            gathered=0 if kept else gathered,
         ),
         stream_per_token=stream_bytes_per_token(sizes),
         expanded=expanded_latent_bytes(sizes, tensor_parallel)
         if release.has("expands_latents") and not heads
         else 0,
-        workspace_per_token=expert_workspace_bytes(sizes, split) * (1 + others) + gathered
-        if workspace
-        else 0,
+        workspace_per_token=expert_workspace_bytes(sizes, split) * at_once + gathered if workspace else 0,
         kept_per_token=kept_bytes(sizes),
         streams_per_token=streams
         + received
@@ -223,7 +229,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         index_per_token=index_workspace_bytes(sizes, release),
         index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
         non_framework=constant(engine, "non_framework_bytes"),
-        linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel > 1)
+        linked=constant(engine, "non_framework_rank_bytes") * (max(tensor_parallel, gathering) > 1)
         if release.has("measures_links")
         else 0.0,
         per_graph=bytes_of_graph_layer(engine, second=second, vendor=vendor) * graph_layers(sizes)
@@ -252,9 +258,9 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         narrow_per_row=narrow,
         scored_per_row=scored[0],
         scored_own_per_row=scored[1],
-        gathered_own_per_token=gathered + others * own_expert_bytes(sizes, split),
+        gathered_own_per_token=gathered + (at_once - 1) * own_expert_bytes(sizes, split) if kept else 0.0,
         other_sampling_per_row=logit_bytes(other, tensor_parallel) * sizes.vocabulary,
-        kind=BANDS.index(band_kind(model, tensor_parallel=tensor_parallel, images=images)),
+        kind=BANDS.index(band_kind(model, ranks=ranks, images=images)),
     )
 
 
@@ -374,16 +380,17 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NV
     )
 
 
-def band_kind(model: Model, *, tensor_parallel: int, images: bool) -> str:
+def band_kind(model: Model, *, ranks: int, images: bool) -> str:
     """The kind of start whose logs an error band rests on; pipeline stages have their own.
 
+    ``ranks``: those that share experts, whether they split layers or have requests of their own.
     ``images``: False if the engine was told to serve text only.
     """
     if drafts(model):
         return "drafted"
     if images and encodes(model):
         return "encoder"
-    if tensor_parallel > 1 and Shape.of(model).experts_per_token:
+    if ranks > 1 and Shape.of(model).experts_per_token:
         return "experts"
     return "plain"
 
@@ -467,3 +474,17 @@ def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
     sends = layout.expert and layout.all_to_all not in ("", "allgather_reducescatter")
     sends = sends or expert_kernel == MEGA_MOE
     return 1 if sends else layout.data
+
+
+def computed_at_once(engine: Engine, gathering: int, tokens: int | None = None) -> float:
+    """How many times a rank's own tokens of one step its experts compute at once; all that are gathered without ``tokens``.
+
+    Up to 0.17 experts compute the gathered tokens in chunks. The measuring run of 0.10.1 multicasts those of all ranks, too
+    (``distributed/device_communicators/all2all.py::NaiveAll2AllManager``, from 0.8.5 on), and computes in caches of one chunk
+    (``fused_moe/fused_moe.py::fused_experts_impl``).
+    """
+    release = release_of(engine)
+    if gathering == 1 or release.has("gathers_tokens"):
+        return float(gathering)
+    chunk = release.count("expert_chunk")
+    return 1.0 if tokens is None else max(min(float(gathering), chunk / tokens), 1.0)
