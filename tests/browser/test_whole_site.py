@@ -93,9 +93,23 @@ KINDS = {
     "a machine without a platform": "gpus/m4-max-128/",
     **{
         part: f"about/{part}/"
-        for part in ("sources", "architecture", "listings", "numbers-in-prose", "api", "contract")
+        for part in (
+            "add-a-model",
+            "api",
+            "architecture",
+            "contract",
+            "follow-a-release",
+            "large-datasets",
+            "listings",
+            "numbers-in-prose",
+            "performance",
+            "reliability",
+            "sources",
+        )
     },
     "a decision": "adr/0002-one-trunk/",
+    "a question on a load": "questions/coding-agents/",
+    "a message of an engine": "refusals/vllm-kv-cache-is-needed/",
     **{
         f"chapter {part}": f"learn/{part}/"
         for part in (
