@@ -334,8 +334,7 @@ table(
 )
 
 # %% [markdown]
-# Prefix caching also saves the time of reading the beginning again. For 3,000 tokens on an H100, this is at least {{ 45 ms =
-# prefill_time("llama-3.1-8b", "H100", tokens=3000) }} per request. Prefix caching does not help requests that begin
+# Prefix caching also saves the time of reading the beginning again. For 3,000 tokens on an H100, this is at least {{ 45 ms = prefill_time("llama-3.1-8b", "H100", tokens=3000) }} per request. Prefix caching does not help requests that begin
 # differently.
 #
 # ## Offloading: the cache somewhere else
