@@ -56,7 +56,7 @@ __all__ = [
     "Case",
     "Deployment",
     "Memo",
-    "Part",
+    "StageCase",
     "agreed",
     "allocate",
     "bound_of",
@@ -295,7 +295,7 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StageCase:
     """What one pipeline stage lays out; the whole case without stages.
 
     Attributes:
@@ -309,15 +309,15 @@ class Part:
     known: Memo
 
 
-def parts_of(case: Case, known: Memo) -> list[Part]:
+def parts_of(case: Case, known: Memo) -> list[StageCase]:
     """What each pipeline stage of a case lays out, first layers first."""
     model, number = case.model, case.layout.pipeline
     if number == 1:
-        return [Part(range(model.layer_count), case, known)]
+        return [StageCase(range(model.layer_count), case, known)]
     partition = partition_of(case.engine, model, case.layout)
     divided = known.get(("stages", number, partition), lambda: stages(model, number, partition))
     return [
-        Part(
+        StageCase(
             stage.layers,
             replace(case, model=stage.model, stage_of=(model, stage.layers)),
             known.get(("memo", number, stage.layers), Memo),
@@ -361,7 +361,7 @@ def _replica(case: Case) -> list[dict[Hashable, tuple[int, ...]]]:
     return found
 
 
-def _rank(part: Part, places: tuple[int, ...]) -> Deployment:
+def _rank(part: StageCase, places: tuple[int, ...]) -> Deployment:
     """Lay out one rank: a stage's model on one kind of device."""
     case, known = part.case, part.known
     taken = allocate(case, known)

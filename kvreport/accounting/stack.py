@@ -29,7 +29,7 @@ from kvreport.accounting.case import Case, Groups, Memo
 from kvreport.accounting.deployment import (
     Bound,
     Deployment,
-    Part,
+    StageCase,
     agreed,
     bound_under,
     ceiling_plan,
@@ -164,7 +164,7 @@ class SharedPlan:
     start: BlockPlan | None = None
 
 
-def shared_plans(case: Case, parts: Sequence[Part], memo: Memo) -> list[SharedPlan]:
+def shared_plans(case: Case, parts: Sequence[StageCase], memo: Memo) -> list[SharedPlan]:
     """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
 
     ``parts``: what each pipeline stage lays out (:func:`parts_of`).
@@ -217,7 +217,7 @@ class _Entry:
 
     place: int
     case: Case
-    parts: list[Part]
+    parts: list[StageCase]
     taken: list[Allocation]
     shared: list[SharedPlan]
     refused: int | Codes

@@ -41,7 +41,7 @@ NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModelColumn:
     """A column of a model's file: a layout, and which of its pipeline stages.
 
     Attributes:
@@ -53,7 +53,7 @@ class Place:
     stage: int = 0
 
 
-def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
+def places(site: SiteData, *, further: bool) -> tuple[ModelColumn, ...]:
     """Return the columns of a model's lists: every tensor-parallel size, then further layouts stage by stage.
 
     Args:
@@ -62,10 +62,10 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
             models leave them out.
     """
     grid = site.searched
-    plain = tuple(Place(Layout(tensor=size)) for size in grid.tensor_parallel)
+    plain = tuple(ModelColumn(Layout(tensor=size)) for size in grid.tensor_parallel)
     if not further:
         return plain
-    staged = (Place(layout, stage) for layout in grid.layouts for stage in range(layout.pipeline))
+    staged = (ModelColumn(layout, stage) for layout in grid.layouts for stage in range(layout.pipeline))
     return (*plain, *staged)
 
 
@@ -77,7 +77,7 @@ def published_columns(site: SiteData) -> int:
 class Columns:
     """A model's facts in each column, under the engine of a site."""
 
-    def __init__(self, site: SiteData, model: Model, columns: tuple[Place, ...]) -> None:
+    def __init__(self, site: SiteData, model: Model, columns: tuple[ModelColumn, ...]) -> None:
         offered = set(site.searched.layouts_of(model))
         self.site, self.model, self.columns = site, model, columns
         self.parts = _parts(site, model, [place if place.layout in offered else None for place in columns])
@@ -394,7 +394,7 @@ def following(rates: dict[str, Any]) -> dict[str, Any]:
     return rates if any(follows_length(ReserveRates(*one)) for one in columns) else {}
 
 
-def _parts(site: SiteData, model: Model, columns: Sequence[Place | None]) -> list[Model | None]:
+def _parts(site: SiteData, model: Model, columns: Sequence[ModelColumn | None]) -> list[Model | None]:
     """The part of a model that each column's stage runs; None where a column is not offered."""
     numbers = {place.layout.pipeline for place in columns if place}
     divided = {number: stages(model, number, _sizes(site, model, number)) for number in numbers}
@@ -406,7 +406,7 @@ def _sizes(site: SiteData, model: Model, number: int) -> tuple[int, ...]:
     return partition_of(site.engine, model, Layout(pipeline=number))
 
 
-def _stage_of(site: SiteData, model: Model, place: Place) -> tuple[Model, range] | None:
+def _stage_of(site: SiteData, model: Model, place: ModelColumn) -> tuple[Model, range] | None:
     """The whole model and the layers of a column's pipeline stage; None without stages."""
     number = place.layout.pipeline
     if number == 1 or number > model.layer_count:
