@@ -113,7 +113,7 @@ def resolve(html: str, quantities: Quantities, where: str) -> tuple[str, list[Fa
         inner = match["inner"]
         if inner is None:
             return match[0]
-        source = unescape(_TAG.sub("", inner)).strip()
+        source = " ".join(unescape(_TAG.sub("", inner)).split())  # one may go on in the next line
         try:
             return _shown(source, quantities)
         except InputError as error:
@@ -161,7 +161,7 @@ def plain(text: str, quantities: Quantities) -> str:
     Raises:
         InputError: If an expression fails or no longer gives its figure.
     """
-    return re.sub(r"\{\{(.*?)\}\}", lambda match: state(match[1].strip(), quantities), text)
+    return re.sub(r"(?s)\{\{(.*?)\}\}", lambda match: state(" ".join(match[1].split()), quantities), text)
 
 
 def _shown(source: str, quantities: Quantities) -> str:

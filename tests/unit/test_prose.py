@@ -255,3 +255,13 @@ def test_a_word_has_one_explanation(tmp_path):
     )
     with pytest.raises(CatalogError, match="'x'"):
         glossary.load_glossary(path)
+
+
+def test_an_expression_may_go_on_in_the_next_line(quantities):
+    """The whole site did not build: a line of a chapter ended with the equals sign."""
+    found, faults = prose.resolve(
+        "<p>{{ 2 GiB =\n2 * GiB }} and {{ 4 *\n  GiB as GiB }}</p>", quantities, "page"
+    )
+    assert not faults
+    assert "2\u00a0GiB</span>" in found
+    assert prose.plain("{{ 2 GiB =\n2 * GiB }}", quantities) == "2\u00a0GiB"
