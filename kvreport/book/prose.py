@@ -146,7 +146,7 @@ def state(source: str, quantities: Quantities) -> str:
         return f"{mark}{figure.text}{'' if figure.unit in _GLUED else chr(0xA0)}{figure.unit}"
     match = _AS.fullmatch(source)
     if match is None:
-        raise InputError("found neither 'figure = expression' nor 'expression as unit'")
+        raise InputError("neither 'figure = expression' nor 'expression as unit'")
     unit = match["unit"].strip()
     value = quantities.compute(match["expression"]) / unit_factor(unit)
     digits = int(match["digits"]) if match["digits"] else 0
