@@ -270,3 +270,29 @@ def test_a_smaller_vocabulary_of_a_draft_needs_its_own_head() -> None:
 def test_only_the_first_layer_of_a_draft_head_reads_two_vectors() -> None:
     one, two = (total(read_config(EAGLE_3_LLAMA_3_1_8B | {"num_hidden_layers": n})) for n in (1, 2))
     assert two - one == 3 * 4096 * 14336 + 2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096
+
+
+def test_windows_of_layers_that_differ_are_refused_where_one_is_read() -> None:
+    """K-EXAONE 2.0 has a layer of 4,096 tokens among those of 128; one width for all would be too little."""
+    config = {
+        "architectures": ["ExaoneMoEForCausalLM"],
+        "model_type": "exaone_moe",
+        "hidden_size": 6144,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "num_hidden_layers": 8,
+        "vocab_size": 153600,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+        "num_shared_experts": 1,
+        "max_position_embeddings": 262144,
+        "sliding_window": 128,
+        "first_k_dense_replace": 2,
+    }
+    alike = read_config(config | {"sliding_windows": [128] * 8})
+    assert alike.layers == read_config(config).layers
+    with pytest.raises(InputError, match=r"sliding_windows: found .*4096.*allowed: one width"):
+        read_config(config | {"sliding_windows": [128, 4096, *[128] * 6]})
