@@ -164,7 +164,7 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" The 80% error band of that time contained the printed value in {found.held} of {found.pools} logs."
+        said += f" The 80% error band of that time contained {found.held} of {found.pools} printed pools."
         said += " Today's bands are wider." if found.held < 0.8 * found.pools else ""
     if found.refusals:
         said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
