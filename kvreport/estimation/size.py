@@ -135,6 +135,10 @@ def size(
         )
     names, weights, kv, gpus = several(models), several(weights), several(kv), several(gpus)
     sizes = None if tensor_parallel is None else several(tensor_parallel)
+    if sizes == []:
+        raise InputError(
+            "tensor-parallel: found no size; allowed: sizes to try, such as 1 and 2, or None for the usual ones"
+        )
     asked_of_engine = Query(
         model=names[0], utilization=utilization, max_seqs=max_seqs, max_batched_tokens=max_batched_tokens
     )

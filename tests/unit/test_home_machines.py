@@ -8,6 +8,7 @@ from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
+from kvreport.estimation.home_size import size_home
 from kvreport.estimation.size import size
 
 
@@ -110,8 +111,11 @@ def test_memory_states_any_other_size(catalog: Catalog) -> None:
 
 def test_sizing_knows_every_size(catalog: Catalog) -> None:
     """``size --gpu`` takes names that the matrix does not have."""
-    found = size(
-        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["q4_k_m"], engine="llama-cpp",
-        concurrent=1, catalog=catalog,
-    ).to_dict()  # fmt: skip
-    assert found["deployments"][0]["gpu"] == "rtx-4070-12gb"
+    (home,) = size_home(
+        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["q4_k_m"], catalog=catalog
+    )
+    assert home.machine == "rtx-4070-12gb"
+    served = size(
+        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["int4"], concurrent=1, catalog=catalog
+    ).to_dict()
+    assert served["deployments"][0]["gpu"] == "rtx-4070-12gb"

@@ -90,6 +90,10 @@ def test_answers_are_short_and_tables_in_a_notebook():
     ("call", "said"),
     [
         (lambda: kvreport.matrix(models=[5]), "models: found 5; allowed: a text"),
+        (
+            lambda: kvreport.size("qwen3-8b", context="8K", concurrent=1, tensor_parallel=[]),
+            "tensor-parallel: found no size; allowed: sizes to try, such as 1 and 2, or None for the usual ones",
+        ),
         (lambda: kvreport.matrix(gpus=5), "gpus: found 5; allowed: a text"),
         (lambda: kvreport.read_log(None), "text: found None; allowed: a text"),
         (lambda: kvreport.list_models(5), "pattern: found 5; allowed: a text"),

@@ -285,12 +285,15 @@ def test_a_size_with_smaller_steps_says_so_in_its_command() -> None:
     """Experts of data ranks take the tokens of all ranks, so that smaller steps hold more requests."""
     asked = {"context": "32K", "layouts": [Layout(data=8, expert=True)]}
     small = sized("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", max_batched_tokens=2048, **asked)
-    best = small.ranking.deployments[0]
+    usual = sized("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", **asked)
+    # Whether they surely fit is another matter: the error of experts on ranks is wide.
+    best, other = (
+        next(one for one in found.ranking.deployments if one.layout.data == 8) for found in (small, usual)
+    )
     told = small.describe(best)["commands"]["vllm"]
     assert told.endswith("--max-num-batched-tokens 2048")
-    usual = sized("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", **asked)
-    assert "--max-num-batched-tokens" not in usual.describe(usual.ranking.deployments[0])["commands"]["vllm"]
-    assert best.users_held > 1.5 * usual.ranking.deployments[0].users_held
+    assert "--max-num-batched-tokens" not in usual.describe(other)["commands"]["vllm"]
+    assert best.users_held > 1.5 * other.users_held
     same = estimate(
         "deepseek-ai/DeepSeek-R1",
         gpu="h200-sxm-141gb",
@@ -440,10 +443,10 @@ def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> 
     found = sized(
         "deepseek-ai/DeepSeek-V4-Pro", "h200-sxm-141gb", context="128K", layouts=[Layout.named("dp16-ep")]
     )
-    assert found.ranking.deployments[0].devices == 32
     levers = {label: (devices, users) for label, devices, users in found.levers}
     devices, users = levers["steps of 2,048 tokens (--max-num-batched-tokens)"]
     assert (devices, users) == (16, 240)
+    assert found.ranking.deployments[0].devices > devices
     assert found.ranking.deployments[0].users_each < users
     assert not [label for label, _, _ in sized(LLAMA).levers if label.startswith("steps")]
 
