@@ -187,12 +187,13 @@
       one.name
     );
     const least = kvreport.plural(few.requests, "request|requests");
-    const told = few === many
-      ? `${least} (${few.name})`
-      : few.requests === many.requests
-      ? `${least} each`
-      : `from ${least} (${few.name}) to ${count(many.requests)} (${many.name})`;
-    return `At ${tokens(where)} tokens: ${told}${none.length ? `; none: ${none.join(", ")}` : ""}`;
+    const alike = ranked.length > 1 && few.requests === many.requests;
+    const serve = (names) =>
+      `${names.join(" and ")} ${names.length === 1 && !names[0].includes(" × ") ? "serves" : "serve"}`;
+    const who = alike ? `${none.length ? "Each of the others" : "Each"} serves` : serve([few.name]);
+    const most = few.requests === many.requests ? "" : `, ${many.name} ${count(many.requests)}`;
+    const rest = none.length ? `; ${serve(none)} none` : "";
+    return `${who} ${least} of ${tokens(where)} tokens${most}${rest}`;
   }
 
   /* Names of the lines under a narrow drawing. */

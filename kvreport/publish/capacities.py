@@ -123,11 +123,15 @@ def _headline(
 ) -> Series | None:
     """The fewest devices that hold one request of the model's full context; where none does, the fewest that serve.
 
-    Among equals the best-known accelerator. Others are taken where no well-known one serves.
+    Among equals the best-known accelerator. Where no well-known one serves, those that several clouds rent out come before
+    the others, some of which nobody has yet.
     """
-    serving = [one for gpu in known for one in on[gpu] if one.serves] or [
-        one for gpu in gpus for one in on[gpu.id] if one.serves
-    ]
+    every = list(gpus)
+    rented = [gpu.id for gpu in every if gpu.is_commonly_rented]
+    groups = (known, rented, [gpu.id for gpu in every])
+    serving = next(
+        (found for names in groups if (found := [one for gpu in names for one in on[gpu] if one.serves])), []
+    )
 
     def order(one: Series) -> tuple[bool, int]:
         return (one.longest < model.context_tokens, one.config.tensor_parallel)

@@ -7,7 +7,7 @@ line with its name. ``docs/assets/kv-chart.js`` draws the same from the same dat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -83,7 +83,7 @@ class Plot:
 
 
 def finding(data: PlotData) -> str:
-    """Return the fewest and the most requests of the lines, and which lines have none, at the context that was asked.
+    """Return who serves the fewest and the most requests, and who serves none, at the context that was asked.
 
     ``finding`` in ``kv-chart.js`` says the same when a reader changes something. One line has no finding.
     """
@@ -98,14 +98,23 @@ def finding(data: PlotData) -> str:
     )
     (least, few), (most, many) = ranked[0], ranked[-1]
     none = [line.name for line in data.lines if at not in dict(line.points)]
-    told = counted(least, "request|requests")
-    if len(ranked) == 1:
-        told += f" ({few})"
-    elif least == most:
-        told += " each"
-    else:
-        told = f"from {told} ({few}) to {units.count(most)} ({many})"
-    return f"At {units.human_tokens(at)} tokens: {told}{'; none: ' + ', '.join(none) if none else ''}"
+    told = f"{counted(least, 'request|requests')} of {units.human_tokens(at)} tokens"
+    alike = len(ranked) > 1 and least == most
+    said = (
+        f"{'Each of the others' if none else 'Each'} serves {told}"
+        if alike
+        else f"{_does_serve([few])} {told}"
+    )
+    if least != most:
+        said += f", {many} {units.count(most)}"
+    if none:
+        said += f"; {_does_serve(none)} none"
+    return said
+
+
+def _does_serve(names: Sequence[str]) -> str:
+    """``L4 serves``, ``2 × L4 serve``."""
+    return f"{' and '.join(names)} {'serves' if len(names) == 1 and ' × ' not in names[0] else 'serve'}"
 
 
 def positions(data: PlotData, width: int = plot.PLOT_WIDTH, height: int = plot.PLOT_HEIGHT) -> dict[str, Any]:
