@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final, cast
 
 import numpy as np
@@ -45,15 +46,32 @@ def picture(found: FirstSeen, validation: Validation) -> charts.ChartRequest | N
             empty += 1
             continue
         predicted = float(f"{printed * (1 + first.error):.4g}")
-        name = (
-            f"{one.model.rpartition('/')[2]}, {one.gpu_named.partition('(')[0].strip()} ({first.error:+.0%})"
+        marks.append(
+            charts.Seen(
+                mark_name(one.model, one.gpu_named, first.error),
+                float(printed),
+                predicted,
+                _BANDS[first.covered],
+            )
         )
-        marks.append(charts.Seen(name, float(printed), predicted, _BANDS[first.covered]))
     if not marks:
         return None
     marks.sort(key=lambda mark: abs(math.log(mark.predicted / mark.printed)))
     bands = tuple(name for name in _BANDS.values() if any(mark.band == name for mark in marks))
     return charts.ChartRequest("first_sights", charts.FirstSights(tuple(marks), bands, WORST, empty))
+
+
+def mark_name(model: str, gpu: str, error: float) -> str:
+    """Name a log in the picture: its model, its GPU without what else the log says of it, and how far off we were.
+
+    >>> (
+    ...     mark_name("org/Model-8B", "H200, 143,771 MiB, eight", 54.6),
+    ...     mark_name("Model-8B", "L4 (24 GB)", -0.25),
+    ... )
+    ('Model-8B, H200 (56 × the log)', 'Model-8B, L4 (-25%)')
+    """
+    off = f"{1 + error:,.0f} × the log" if error >= 1 else f"{error:+.0%}"
+    return f"{model.rpartition('/')[2]}, {re.split('[,(]', gpu)[0].strip()} ({off})"
 
 
 def chart(request: charts.ChartRequest) -> Chart:
