@@ -83,7 +83,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     off = sorted(round(mark.predicted / mark.printed - 1, 2) for mark in marks)
     assert off == pytest.approx([round(error, 2) for error, _ in want], abs=0.011)
     worst = [mark.name for mark in marks[-request.data.named :]]
-    assert any("+754%" in name for name in worst), worst
+    assert any("(9 × the log)" in name for name in worst), worst
     spec = specification(request, validate=True)
     assert len(spec["layer"]) == 2 + 2 * request.data.named
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
