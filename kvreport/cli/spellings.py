@@ -113,15 +113,24 @@ def _ours(spelled: str, server: str, pasted: Container[str]) -> str:
     return ours or spelled
 
 
+_SERVERS: Final = {
+    **{server.replace("_", ""): server for server in FAMILIES},
+    "trtllm": "tensorrt_llm",
+    "llamaserver": "llama_cpp",
+    "lmstudio": "llama_cpp",
+}
+"""Servers by how the names and aliases of their engines begin, without what parts words."""
+
+
 def _server(words: Sequence[str]) -> tuple[str, str]:
     """The server whose rules the arguments name, and its release where they state one; vLLM where they name none."""
     for word, after in pairwise([*words, ""]):
         name, sign, value = word.partition("=")
         if name == "--engine":
             named = value if sign else after
-            heard = named.lower().replace("-", "_")
-            server = next((server for server in FAMILIES if heard.startswith(server)), heard)
-            return server, named
+            heard = re.sub(r"[^a-z0-9@]", "", named.lower())
+            known = (server for name, server in _SERVERS.items() if heard.startswith(name))
+            return next(known, heard), named
     return "vllm", ""
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.release import version_number
-from kvreport.catalog.server_flags import load_server_flags
-from kvreport.cli import main, parser
+from kvreport.catalog.server_flags import FAMILIES, load_server_flags
+from kvreport.cli import main, parser, spellings
 from kvreport.cli.query_options import query_values
 from kvreport.cli.spellings import flags_of, in_our_spelling
 from kvreport.errors import InputError, ServerRefusalError
@@ -451,3 +451,13 @@ def test_a_command_that_does_not_exist(capsys):
 def test_a_rate_of_requests_is_asked_of_size(capsys, command, flag):
     told = refused(capsys, *command, flag, "5")
     assert "instead: kvreport size MODEL --users N --requests-per-minute R --latency TIME" in told
+
+
+def test_an_engine_s_flags_are_known_by_each_of_its_names():
+    """``--engine llama.cpp@b9849`` and ``--engine trtllm`` had the flags of no server."""
+    families = [one for one in open_catalog().engines.values() if one.family in FAMILIES]
+    for engine in families:
+        for name in (engine.name, *engine.aliases, f"{engine.name}@1.2", engine.label):
+            assert spellings._server(["--engine", name])[0] == engine.family, name
+            assert spellings._server([f"--engine={name.upper()}"])[0] == engine.family, name
+    assert {engine.family for engine in families} == set(FAMILIES)
