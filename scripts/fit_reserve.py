@@ -61,6 +61,7 @@ from kvreport.accounting.engines.vllm.reserve import (
     less_on_hopper,
     multicasts,
     own_expert_kernels,
+    ranks_in_band,
     runs_second,
 )
 from kvreport.accounting.kernel import LARGEST_CAPTURE, graphs_up_to
@@ -172,7 +173,8 @@ def kind_of(start: Start) -> str:
     layout = start.flags.layout
     if layout.pipeline > 1:
         return STAGES
-    return band_kind(start.model, ranks=max(layout.tensor, layout.data), images=start.flags.images)
+    ranks = ranks_in_band(start.engine, layout.tensor, layout.data)
+    return band_kind(start.model, ranks=ranks, images=start.flags.images)
 
 
 def traits(observation: Observation, start: Start) -> list[str]:

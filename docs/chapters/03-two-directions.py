@@ -83,7 +83,7 @@ growth_grid(
 # %% [markdown]
 # Every step to the right doubles the cache. Every step down doubles it too. The memory limit runs diagonally through the grid.
 #
-# The next two tables show one column and one row of the grid in detail:
+# One column and one row of the grid in detail:
 
 # %%
 rows = []
@@ -305,8 +305,8 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # %% [markdown]
 # ## The same in 8 bits
 #
-# With FP8, a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000 tokens takes {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000 takes {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and one of 128,000 takes {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
-# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. You may have read 40 and 200. Those are the 16-bit figures
+# With FP8, a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000 tokens takes {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000 {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }} and one of 128,000 {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
+# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. The 40 and 200 that you may have read are 16-bit figures
 # [in an 8-bit example](../evidence/claims/index.md#s2-128000).
 
 # %% tags=["hide"]

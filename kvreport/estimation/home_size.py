@@ -228,7 +228,10 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
     if not found or (small and case.local.has_experts):
         # Where even the usual mix has no room beside main memory, a smaller one may.
         smaller = (usual,) if found else tried[tried.index(usual) :]
-        part = next((one for mix in smaller if (one := case.as_mix(mix).in_part()) is not None), None)
+        part = next(
+            (one for mix in smaller if not _lacking(typed := case.as_mix(mix)) and (one := typed.in_part())),
+            None,
+        )
         found += [] if part is None else [_deployed(part, machine, part.lay_out(), context)]
     return found
 
@@ -236,16 +239,23 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
 def _missing(case: LocalCase, machine: str, weights: Sequence[str]) -> tuple[int, str]:
     """Bytes that the machine lacks in all for the smallest mix that was tried, and its name."""
     smallest = case.as_mix(_tried(case, weights)[-1])
-    layout = smallest.lay_out()
-    devices, host = layout.devices, layout.host
-    needed = host.total + sum(device.total for device in devices)
-    first = next((device.shared for device in devices if device.shared is not None), None)
-    there = (host.usable or 0) + sum(device.usable for device in devices) if first is None else first
-    if first is not None:
-        return max(needed - there, layout.shortfall), machine
+    layout, lacking = smallest.lay_out(), _lacking(smallest)
+    if any(device.shared is not None for device in layout.devices):
+        return max(lacking, layout.shortfall), machine
     # Together they may hold it, and yet what cannot be divided (a cache, a buffer) is too large for the one that it is on.
     moved = replace(smallest, options=replace(smallest.options, gpu_layers=0)).lay_out()
-    return max(needed - there, min(layout.shortfall, moved.shortfall)), machine
+    return max(lacking, min(layout.shortfall, moved.shortfall)), machine
+
+
+def _lacking(case: LocalCase) -> int:
+    """Bytes of a start beyond what the devices and the host have together."""
+    layout = case.lay_out()
+    needed = layout.host.total + sum(device.total for device in layout.devices)
+    shared = next((device.shared for device in layout.devices if device.shared is not None), None)
+    if shared is None and layout.host.usable is None:
+        return 0
+    there = (layout.host.usable or 0) + sum(device.usable for device in layout.devices)
+    return max(needed - (there if shared is None else shared), 0)
 
 
 def _named(case: LocalCase) -> str:

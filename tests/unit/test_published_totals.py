@@ -66,4 +66,5 @@ def test_a_quantizer_that_nobody_read_is_not_claimed() -> None:
         "deepseek-ai/DeepSeek-V3.1",
         "moonshotai/Kimi-K2-Thinking",
         "stepfun-ai/Step-3.7-Flash-FP8",
+        "thinkingmachines/Inkling-2-Small-MXFP8",
     }

@@ -141,7 +141,7 @@ class Told(NamedTuple):
             layout.whole_encoders,
             layout.decode_context,
             gathering,
-            computed_at_once(engine, gathering, step.max_batched_tokens),
+            computed_at_once(engine, gathering),
         )
 
 
@@ -196,7 +196,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         else (0.0, 0.0)
     )
     split = 1 if expert_parallel else tensor_parallel
-    ranks = max(tensor_parallel, told.gathering, 1 + expert_parallel)
+    ranks = ranks_in_band(engine, tensor_parallel, told.gathering)
     gathering, at_once = (told.gathering, told.at_once) if sizes.experts_per_token else (1, 1.0)
     gathered = (gathering - 1) * gathered_bytes_per_token(sizes)
     kept = engine.expert_workspace_kept
@@ -383,7 +383,7 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, vendor: str = "NV
 def band_kind(model: Model, *, ranks: int, images: bool) -> str:
     """The kind of start whose logs an error band rests on; pipeline stages have their own.
 
-    ``ranks``: those that share experts, whether they split layers or have requests of their own.
+    ``ranks``: those that share experts (:func:`ranks_in_band`).
     ``images``: False if the engine was told to serve text only.
     """
     if drafts(model):
@@ -393,6 +393,16 @@ def band_kind(model: Model, *, ranks: int, images: bool) -> str:
     if ranks > 1 and Shape.of(model).experts_per_token:
         return "experts"
     return "plain"
+
+
+def ranks_in_band(engine: Engine, tensor_parallel: int, data_parallel: int) -> int:
+    """Ranks that share experts, as :func:`band_kind` takes them.
+
+    Since 0.18 logs of data ranks are as near as those of one rank; before, they are as far off as those that split layers.
+    """
+    return (
+        tensor_parallel if release_of(engine).has("gathers_tokens") else max(tensor_parallel, data_parallel)
+    )
 
 
 def band(engine: Engine, device_class: str, kind: str) -> tuple[float, float]:
@@ -476,15 +486,20 @@ def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
     return 1 if sends else layout.data
 
 
-def computed_at_once(engine: Engine, gathering: int, tokens: int | None = None) -> float:
-    """How many times a rank's own tokens of one step its experts compute at once; all that are gathered without ``tokens``.
+_CHUNKED_STEP: Final = 8192
+"""Tokens of a step of those releases on devices of 70 GiB and more (:meth:`Vllm.scheduler`)."""
+
+
+def computed_at_once(engine: Engine, gathering: int) -> float:
+    """How many times a rank's own tokens of one step its experts compute at once.
 
     Up to 0.17 experts compute the gathered tokens in chunks. The measuring run of 0.10.1 multicasts those of all ranks, too
     (``distributed/device_communicators/all2all.py::NaiveAll2AllManager``, from 0.8.5 on), and computes in caches of one chunk
-    (``fused_moe/fused_moe.py::fused_experts_impl``).
+    (``fused_moe/fused_moe.py::fused_experts_impl``). How many chunks a step has is that of the default step: a rate per token
+    is the same for all steps.
     """
     release = release_of(engine)
     if gathering == 1 or release.has("gathers_tokens"):
         return float(gathering)
     chunk = release.count("expert_chunk")
-    return 1.0 if tokens is None else max(min(float(gathering), chunk / tokens), 1.0)
+    return max(min(float(gathering), chunk / _CHUNKED_STEP), 1.0)
