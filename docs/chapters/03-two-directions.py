@@ -327,7 +327,7 @@ bars(
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for serving.
+# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework not made for serving.
 # How much of the memory does the formula explain?
 
 # %% tags=["hide"]
