@@ -642,7 +642,7 @@ def test_a_format_that_cannot_be_split_says_so(page: Any, address: str) -> None:
     page.mouse.move(3, 3)
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
     said = page.locator("[data-kv-slot=headline]").inner_text()
-    assert said.endswith("cannot be split as TP 4: the blocks of its weights do not divide."), said
+    assert said.endswith("cannot be split as TP 4: the number of its weight blocks is not divisible."), said
 
 
 def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, address: str) -> None:

@@ -10,6 +10,7 @@ from kvreport.catalog.release import ClassList, Numbers, Rule, RulesFile, read_r
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.pages import validation
+from kvreport.words import counted
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -126,4 +127,4 @@ def _logs(term: str, cases: Sequence[Compared]) -> str:
         elif case.within_band is not None:
             shown += 1
             agree += case.within_band
-    return f" ({agree} of {shown} logs)" if shown else " (no log)"
+    return f" ({agree} of {counted(shown, 'log|logs')})" if shown else " (no log)"
