@@ -19,7 +19,7 @@ import check_style
 
 from kvreport.publish import long_tables
 
-BROKEN = re.compile(r"\b(undefined|NaN)\b|^None$|\bNone (GiB|GB|tokens|requests|GPUs)\b|\{\{|\}\}|\{%")
+BROKEN = re.compile(r"\b(undefined|NaN)\b|^None$|\bNone (GiB|GB|tokens|requests|GPUs)\b|\{\{|(?<=\s)\}\}|\{%")
 """What a template or a script leaves when a value is missing."""
 
 FIELD = re.compile(r"\b(?:memory|rates)\.[a-z]\w*|\bbytes per s\b")
@@ -166,7 +166,7 @@ def _tokens(text: str) -> int:
 _COUNT = re.compile(r"[1-9][\d,]*")
 _SERVED = re.compile(r"A single GPU serves ([\d,]+) of [\d,]+ models as released at (\d+[KM]) tokens")
 _CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
-_BAR = re.compile(r'<figure class="kv-figure kv-barfigure">(.*?)<figcaption>(.*?)</figcaption>', re.S)
+_BAR = re.compile(r'<figure class="kv-figure kv-barfigure"[^>]*>(.*?)<figcaption>(.*?)</figcaption>', re.S)
 _IN_BAR = re.compile(r"with ([\d,]+) concurrent requests? of (\d+[KM]) tokens")
 _USABLE = re.compile(r"([\d,.]+) GiB is usable")
 _MACHINE = re.compile(r"^(.+) is the largest model that fits at (\d+[KM]) tokens with (\w+)")

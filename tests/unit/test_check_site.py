@@ -47,6 +47,7 @@ def test_a_headline_that_denies_what_the_table_has_is_a_fault(site_check):
         ("KV: fp8_ds_mla_v4", "an internal name"),
         ("1 requests fit", "singular"),
         ("None GiB", "a missing value"),
+        ("figure }}", "a missing value"),
         ("covers memory.usable", "a field of a record"),
         ("bandwidth bytes per s", "a field of a record"),
         ("0.0 GiB short", "a shortfall of nothing"),
@@ -136,3 +137,18 @@ def test_a_machine_s_conclusion_is_the_first_row_that_holds_as_much(site_check):
     assert not list(site_check.faults(lead.format("Small") + table))
     (fault,) = site_check.faults(lead.format("Big") + table)
     assert fault == "the conclusion says Big, the table “Small s:1b”"
+
+
+def test_the_end_of_an_object_in_a_command_is_no_missing_value(site_check):
+    command = 'vllm serve m --compilation-config \'{"pass_config":{"fuse_attn_quant":true}}\''
+    assert list(site_check.faults(page("", more=f"<p>{command}</p>"))) == []
+
+
+def test_a_bar_that_a_script_drew_is_compared_as_a_printed_one(site_check):
+    lead = "A serves <strong>54 concurrent requests</strong> of 8K tokens each on <strong>one H100</strong>."
+    printed = BAR.format(count=54, cache="64.1")
+    drawn = printed.replace('kv-barfigure">', 'kv-barfigure" data-kv-tools="true">')
+    assert drawn != printed
+    found = [list(site_check.comparisons(page(lead, ROW, one))) for one in (printed, drawn)]
+    assert found[0] == found[1]
+    assert "bar and its parts" in {what for what, _ in found[1]}
