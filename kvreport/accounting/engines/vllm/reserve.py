@@ -396,10 +396,7 @@ def band_kind(model: Model, *, ranks: int, images: bool) -> str:
 
 
 def ranks_in_band(engine: Engine, tensor_parallel: int, data_parallel: int) -> int:
-    """Ranks that share experts, as :func:`band_kind` takes them.
-
-    Since 0.18 logs of data ranks are as near as those of one rank; before, they are as far off as those that split layers.
-    """
+    """Ranks that share experts, as :func:`band_kind` takes them: those that split layers, and up to 0.17 data ranks, too."""
     return (
         tensor_parallel if release_of(engine).has("gathers_tokens") else max(tensor_parallel, data_parallel)
     )
