@@ -96,6 +96,7 @@ def own_prediction_layer(target: Model) -> Model:
 
     Its cache is that of the target's last layer with attention, and with index keys if it has an indexer. One that the
     checkpoint numbers as a first layer is of the kind of the target's first (vLLM 0.33, exaone4.py: ``layer_types[0]``).
+    One attention keeps one cache, where layers of the target have two (vLLM 0.33, ``longcat_flash_mtp.py``).
 
     Raises:
         InputError: If the checkpoint has no such layer.
@@ -112,9 +113,11 @@ def own_prediction_layer(target: Model) -> Model:
         ] or keeping
     numbered_first = any(row.name.startswith("mtp.layers.0.") for row in rows)
     last = (keeping or list(target.layers))[0 if numbered_first else -1]
+    twice = any(".self_attn.*." in row.name for row in target.weights if row.component != "mtp")
+    caches = last.caches[: len(last.caches) // 2] if twice else last.caches
     values = {name: getattr(target, name) for name in type(target).model_fields}
     values |= {
-        "layers": (LayerGroup(name="prediction layer", layers="0", caches=last.caches),),
+        "layers": (LayerGroup(name="prediction layer", layers="0", caches=caches),),
         "weights": rows,
         "not_loaded": (),
     }

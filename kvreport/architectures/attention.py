@@ -7,7 +7,7 @@ pattern that a class applies when the list is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, cast
 
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
@@ -109,6 +109,28 @@ def indexed_layers(keys: Keys, layers: int) -> list[bool]:
 def window(keys: Keys) -> int | None:
     """Return a sliding window in tokens; null and 0 both mean that there is none."""
     return keys.optional("sliding_window", high=MAX_CONTEXT) or None
+
+
+def listed_windows(keys: Keys, name: str, kinds: Sequence[str]) -> list[int | None] | None:
+    """Return the window of each layer as a list of the config states it, in tokens; None for a config without the list.
+
+    Args:
+        keys: The (text) config.
+        name: The list's name.
+        kinds: The kind of each layer. The entry of a layer without a window is not looked at.
+
+    Raises:
+        InputError: If the list has another length, or a layer with a window has no width.
+    """
+    listed = keys.raw(name)
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or len(listed) != len(kinds):
+        raise keys.fault(name, listed, f"a list of {len(kinds)}, one entry per layer")
+    for index, (kind, span) in enumerate(zip(kinds, listed, strict=True)):
+        if kind == "sliding" and not (type(span) is int and 0 < span <= MAX_CONTEXT):
+            raise keys.fault(f"{name}[{index}]", span, "the width of a window in tokens")
+    return [span if kind == "sliding" else None for kind, span in zip(kinds, listed, strict=True)]
 
 
 def attention_cache(

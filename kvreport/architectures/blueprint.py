@@ -64,6 +64,7 @@ class Blueprint:
         kv_format: The KV format that the architecture imposes, or None.
         weight_format: The format that the class's checkpoints have without saying so, or None.
         rotates: False for a class whose heads do not rotate by position.
+        predicting: What a prediction layer keeps, where the config says it; None where it is as the class has it.
     """
 
     hidden_size: int
@@ -79,17 +80,34 @@ class Blueprint:
     weight_format: str | None = None
     notes: list[str] = field(default_factory=list)
     rotates: bool = True
+    predicting: tuple[Cache, ...] | None = None
 
 
-def layer_groups(layers: Iterable[Layer]) -> tuple[LayerGroup, ...]:
-    """Fold layers that keep exactly the same caches into groups, in order of first appearance."""
+def layer_groups(layers: Iterable[Layer], first: tuple[Cache, ...] | None = None) -> tuple[LayerGroup, ...]:
+    """Fold layers that keep exactly the same caches into groups, in order of first appearance.
+
+    Args:
+        layers: The layers in order.
+        first: The caches of the group that is listed first; a prediction layer is counted as one of that group.
+
+    Raises:
+        InputError: If no layer keeps the caches that are to be listed first.
+    """
     found: dict[tuple[str, tuple[Cache, ...]], list[int]] = {}
     for index, layer in enumerate(layers):
         found.setdefault((layer.kind, layer.caches), []).append(index)
-    return tuple(
+    groups = tuple(
         LayerGroup(name=kind, layers=compress(indices), caches=caches)
         for (kind, caches), indices in found.items()
     )
+    if first is None:
+        return groups
+    if all(group.caches != first for group in groups):
+        allowed = "attention as one of the layers has it"
+        raise InputError(
+            f"config: prediction layers: found {first[0].kind} attention of their own; allowed: {allowed}"
+        )
+    return tuple(sorted(groups, key=lambda group: group.caches != first))
 
 
 def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup, ...]:

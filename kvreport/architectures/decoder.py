@@ -333,3 +333,19 @@ def prediction_layers(
         component="mtp",
         times=count,
     )
+
+
+def unread_prediction(keys: Keys, *names: str) -> list[str]:
+    """Say which prediction layers are not counted: those that a config states and no engine that was read builds.
+
+    Args:
+        keys: The (text) config.
+        *names: Other names of the key that counts them.
+    """
+    count = max(keys.whole(name, default=0, low=0, high=64) for name in ("num_nextn_predict_layers", *names))
+    said = "vLLM 0.33 and SGLang 0.5.23 do not serve them, and their weights are not counted."
+    return (
+        [f"The config states {count} layer{'s'[: count > 1]} for multi-token prediction; {said}"]
+        if count
+        else []
+    )

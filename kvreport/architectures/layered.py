@@ -20,11 +20,13 @@ from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 from kvreport.architectures.attention import (
+    LAYER_TYPES,
     Kind,
     attention_cache,
     grouped_heads,
     indexed_layers,
     layer_kinds,
+    listed_windows,
     mixture_pattern,
     window,
 )
@@ -244,7 +246,9 @@ def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: A
     if "embedding_width" in listed.sizes:
         given["embedding_width"] = scope.term("embedding_width")
     notes += [*listed.notes, *(note for condition, note in listed.noted if scope.holds(condition))]
-    return decoder(keys, its, layers, intermediate=width, experts=experts, notes=notes, **given)
+    blueprint = decoder(keys, its, layers, intermediate=width, experts=experts, notes=notes, **given)
+    blueprint.predicting = _predicting(scope, keys, its)
+    return blueprint
 
 
 def _beside(scope: _Scope, keys: Keys) -> Blueprint:
@@ -351,12 +355,32 @@ def _layers(scope: _Scope, keys: Keys, its: Sizes) -> list[Layer]:
         sparse = [bool(at("sparse", layer)) for layer in range(its.layers)]
     else:
         sparse = ["experts" in said] * its.layers
-    each = list(zip(kinds, sparse, strict=True))
+    names = said.get("windows", "").split()
+    spans = (listed_windows(keys, names[0], kinds) if names else None) or [span] * its.layers
+    each = list(zip(kinds, spans, sparse, strict=True))
+    several = len({wide for kind, wide, _ in each if kind == "sliding"}) > 1
     made = {}
-    for kind, mixed in dict.fromkeys(each):
+    for kind, wide, mixed in dict.fromkeys(each):
         scope.sizes |= {"kind": kind, "sparse": mixed}
-        made[kind, mixed] = Layer(*_kept(scope, its, kind, span), _rows(scope, of_layers=True))
+        name, caches = _kept(scope, its, kind, wide)
+        name = f"{name} of {wide:,}" if several and kind == "sliding" else name
+        made[kind, wide, mixed] = Layer(name, caches, _rows(scope, of_layers=True))
     return [made[layer] for layer in each]
+
+
+def _predicting(scope: _Scope, keys: Keys, its: Sizes) -> tuple[Cache, ...] | None:
+    """Return what a prediction layer keeps, where the config lists it apart from the layers; None where it does not.
+
+    vLLM 0.33, ``exaone_moe.py::ExaoneMoeAttention``: ``mtp_layer_types`` and ``mtp_sliding_windows``, else the layer of
+    the same index.
+    """
+    names = scope.listed.sizes.get("windows", "").split()
+    kinds = keys.texts(names[2], of=tuple(LAYER_TYPES)) if names else None
+    if not kinds:
+        return None
+    words = [LAYER_TYPES[one] for one in kinds]
+    spans = listed_windows(keys, names[1], words) or [scope.term("window")] * len(words)
+    return _kept(scope, its, words[0], spans[0])[1]
 
 
 def _kinds(scope: _Scope, keys: Keys, layers: int, at: Callable[[str, int], Any]) -> list[str]:

@@ -153,7 +153,7 @@ def read_config_report(
         "intermediate_size": blueprint.intermediate_size,
         "rotary_axes": _rotary_axes(text) if blueprint.rotates else 0,
         "experts": _experts(blueprint),
-        "layers": layer_groups(blueprint.layers),
+        "layers": layer_groups(blueprint.layers, blueprint.predicting),
         "weights": weight_groups(blueprint, quantization.released),
         "notes": tuple(notes),
         "sources": fields.pop("sources", None) or (_own_source(place),),

@@ -12,7 +12,7 @@ from kvreport.architectures import families, layered, listing, read_config
 from kvreport.errors import InputError
 
 SMALL: dict[str, Any] = CONFIGS["layered"]["SMALL"]
-TERMS = {"if_used", "indexers", "latent", "mixtures", "nested_base", "nested_head", "outer", "predicts", "ties", "always", "base", "blocks", "context", "embed", "embedding_width", "every", "experts_if", "kind", "types", "types_in", "experts", "family", "final_norm", "head", "head_bias", "head_dim",
+TERMS = {"if_used", "windows", "indexers", "latent", "mixtures", "nested_base", "nested_head", "outer", "predicts", "ties", "always", "base", "blocks", "context", "embed", "embedding_width", "every", "experts_if", "kind", "types", "types_in", "experts", "family", "final_norm", "head", "head_bias", "head_dim",
          "heads", "hidden", "kv", "kv_names", "layers", "listed", "norm_weight", "pattern", "per_token", "rotates", "sparse", "tie", "vocabulary",
          "width", "window"}  # fmt: skip
 

@@ -6,11 +6,12 @@ import ast
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from huggingface_configs import CONFIGS
 
+from kvreport.accounting.extras import own_prediction_layer
 from kvreport.architectures import listing, read_config, read_config_report
 from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
@@ -272,27 +273,133 @@ def test_only_the_first_layer_of_a_draft_head_reads_two_vectors() -> None:
     assert two - one == 3 * 4096 * 14336 + 2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096
 
 
-def test_windows_of_layers_that_differ_are_refused_where_one_is_read() -> None:
-    """K-EXAONE 2.0 has a layer of 4,096 tokens among those of 128; one width for all would be too little."""
-    config = {
-        "architectures": ["ExaoneMoEForCausalLM"],
-        "model_type": "exaone_moe",
-        "hidden_size": 6144,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "num_hidden_layers": 8,
-        "vocab_size": 153600,
-        "intermediate_size": 18432,
-        "moe_intermediate_size": 2048,
-        "num_experts": 256,
-        "num_experts_per_tok": 8,
-        "num_shared_experts": 1,
-        "max_position_embeddings": 262144,
-        "sliding_window": 128,
-        "first_k_dense_replace": 2,
+_K_EXAONE: Final[dict[str, Any]] = {
+    "architectures": ["ExaoneMoEForCausalLM"],
+    "model_type": "exaone_moe",
+    "hidden_size": 6144,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_hidden_layers": 8,
+    "vocab_size": 153600,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "num_shared_experts": 1,
+    "max_position_embeddings": 262144,
+    "sliding_window": 128,
+    "first_k_dense_replace": 2,
+}
+
+
+def test_each_layer_has_the_window_that_the_config_lists_for_it() -> None:
+    """K-EXAONE 2.0 has a layer of 4,096 tokens among those of 128 (vLLM 0.33, exaone_moe.py)."""
+    alike = read_config(_K_EXAONE | {"sliding_windows": [128] * 8})
+    assert alike.layers == read_config(_K_EXAONE).layers
+    read = read_config(_K_EXAONE | {"sliding_windows": [128, 4096, 128, None, 128, 128, 128, 0]})
+    assert [(group.name, group.layers) for group in read.layers] == [
+        ("sliding window of 128", "0,2,4-6"),
+        ("sliding window of 4,096", "1"),
+        ("full attention", "3,7"),
+    ]
+    for listed in ([128] * 7, [128, None, *[128] * 6], [128, True, *[128] * 6], "128"):
+        with pytest.raises(InputError, match="sliding_windows"):
+            read_config(_K_EXAONE | {"sliding_windows": listed})
+
+
+def test_a_prediction_layer_has_the_window_that_the_config_lists_for_it() -> None:
+    config = _K_EXAONE | {
+        "num_nextn_predict_layers": 1,
+        "layer_types": ["full_attention", "sliding_attention"] * 4,
+        "sliding_windows": [None, 4096, None, 128, None, 128, None, 128],
     }
-    alike = read_config(config | {"sliding_windows": [128] * 8})
-    assert alike.layers == read_config(config).layers
-    with pytest.raises(InputError, match=r"sliding_windows: found .*4096.*allowed: one width"):
-        read_config(config | {"sliding_windows": [128, 4096, *[128] * 6]})
+    assert own_prediction_layer(read_config(config)).layers[0].caches[0].kind == "full"
+    listed = config | {"mtp_layer_types": ["sliding_attention"], "mtp_sliding_windows": [128]}
+    (cache,) = own_prediction_layer(read_config(listed)).layers[0].caches
+    assert (cache.kind, cache.window) == ("sliding", 128)
+    with pytest.raises(InputError, match="prediction layers"):
+        read_config(listed | {"mtp_sliding_windows": [256]})
+
+
+_LATENTS: Final = {
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+
+
+def test_longcat_predicts_with_half_a_layer_and_an_embedding() -> None:
+    """vLLM 0.33, longcat_flash_mtp.py: one latent attention, one dense MLP, three norms of the glue."""
+    config = _LATENTS | {
+        "architectures": ["LongcatFlashForCausalLM"],
+        "hidden_size": 6144,
+        "num_layers": 2,
+        "num_attention_heads": 64,
+        "ffn_hidden_size": 12288,
+        "expert_ffn_hidden_size": 2048,
+        "n_routed_experts": 8,
+        "moe_topk": 2,
+        "zero_expert_num": 0,
+        "vocab_size": 1024,
+        "max_position_embeddings": 4096,
+    }
+    plain, ahead = read_config(config), read_config(config | {"num_nextn_predict_layers": 1})
+    attention = 6144 * 1536 + 1536 + 1536 * 64 * 192 + 6144 * 576 + 512 + 512 * 64 * 256 + 64 * 128 * 6144
+    assert total(ahead) - total(plain) == attention + 3 * 6144 * 12288 + 5 * 6144 + 2 * 6144**2 + 1024 * 6144
+    assert len(ahead.layers[0].caches) == 2
+    assert len(own_prediction_layer(ahead).layers[0].caches) == 1
+
+
+def test_glm_ocr_predicts_with_a_layer_of_its_text_model() -> None:
+    text = {
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "num_hidden_layers": 2,
+        "intermediate_size": 128,
+        "vocab_size": 256,
+        "max_position_embeddings": 1024,
+    }
+    config = {"architectures": ["GlmOcrForConditionalGeneration"], "model_type": "glm_ocr"}
+    plain = read_config(config | {"text_config": text}, assume_defaults=True)
+    ahead = read_config(
+        config | {"text_config": text | {"num_nextn_predict_layers": 1}}, assume_defaults=True
+    )
+    layer = 64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 4 * 64
+    assert total(ahead) - total(plain) == layer + 3 * 64 + 2 * 64 * 64
+    assert {row.component for row in ahead.weights if row not in plain.weights} == {"mtp"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key"),
+    [
+        ("MiniMaxM3SparseForConditionalGeneration", "num_mtp_modules"),
+        ("Glm4vMoeForConditionalGeneration", "num_nextn_predict_layers"),
+        ("Ernie4_5_VLMoeForConditionalGeneration", "num_nextn_predict_layers"),
+        ("HYV4VLForConditionalGeneration", "num_nextn_predict_layers"),
+    ],
+)
+def test_prediction_layers_that_are_not_counted_are_named(architecture: str, key: str) -> None:
+    config: dict[str, Any] = {"architectures": [architecture]}
+    plain = read_config_report(config | {"text_config": {}}, assume_defaults=True)
+    ahead = read_config_report(config | {"text_config": {key: 1}}, assume_defaults=True)
+    assert total(ahead.model) == total(plain.model)
+    assert not any("multi-token" in note for note in plain.model.notes)
+    assert any("multi-token" in note for note in ahead.model.notes)
+    assert f"text_config.{key}" not in ahead.not_read
+
+
+def test_hunyuan_4_predicts_with_an_indexer_and_one_stream() -> None:
+    """vLLM 0.33, hy_v4/nvidia/mtp.py: no hyper-connections, an indexer however the layers share theirs."""
+    config = {"architectures": ["HYV4ForCausalLM"], "num_nextn_predict_layers": 1}
+    plain = read_config(config | {"num_nextn_predict_layers": 0}, assume_defaults=True)
+    ahead = read_config(config, assume_defaults=True)
+    rows = [row for row in ahead.weights if row not in plain.weights]
+    names = {row.name.rpartition("layers.")[2].partition(".")[2] for row in rows}
+    assert {"eh_proj.weight", "final_layernorm.weight", "self_attn.indexer.wk.weight"} <= names
+    assert not any("_hc." in name or "shared_head" in name for name in names)
+    assert {row.component for row in rows} == {"mtp"}

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache, listed_mixtures
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import decoder, expert_counts, sizes, text_base, whole_tied
+from kvreport.architectures.decoder import (
+    decoder,
+    expert_counts,
+    sizes,
+    text_base,
+    unread_prediction,
+    whole_tied,
+)
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -47,6 +54,8 @@ def ernie_vl(keys: Keys) -> Blueprint:
         intermediate=width,
         experts=experts,
         extra=_vision(keys, its.hidden),
+        # vLLM 0.33, ernie45_vl_moe.py::Ernie4_5_VLMoeForCausalLM.load_weights skips them.
+        notes=unread_prediction(keys),
     )
 
 

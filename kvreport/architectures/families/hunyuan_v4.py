@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes, whole_tied
+from kvreport.architectures.decoder import (
+    decoder,
+    expert_counts,
+    latent_sizes,
+    prediction_layers,
+    unread_prediction,
+    whole_tied,
+)
 from kvreport.architectures.families.deepseek import index_cache, indexer_tensors, latent_tensors, mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
@@ -17,12 +24,15 @@ from kvreport.catalog.caches import Cache
 @reads("HYV4ForCausalLM", family="Hunyuan", model_types=("hy_v4",))
 def hunyuan_v4(keys: Keys) -> Blueprint:
     """The first layer and then every fourth run an indexer; the others reuse its choice."""
-    return _read(keys, "model", ())
+    return _read(keys, "model", (), predicts=True)
 
 
 @reads("HYV4VLForConditionalGeneration", family="Hunyuan", model_types=("hy_v4_vl",))
 def hunyuan_v4_vl(keys: Keys) -> Blueprint:
-    """The same decoder behind an image encoder (transformers 5.24, ``models/hy_v4_vl``)."""
+    """The same decoder behind an image encoder (transformers 5.24, ``models/hy_v4_vl``).
+
+    vLLM 0.33 and SGLang 0.5.23 predict with the class without images alone.
+    """
     return _read(keys, "model.language_model", _vision(keys))
 
 
@@ -31,7 +41,7 @@ def _vision(keys: Keys) -> Tensors:
     return part("hunyuan_v4_vision", vision, "model.vision_tower")
 
 
-def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:
+def _read(keys: Keys, base: str, towers: Tensors, *, predicts: bool = False) -> Blueprint:
     its, rank, rope = latent_sizes(keys)
     width = keys.whole("intermediate_size")
     routed, per_token = expert_counts(keys, "n_routed_experts", "num_experts")
@@ -69,13 +79,23 @@ def _read(keys: Keys, base: str, towers: Tensors) -> Blueprint:
         )
         for runs, sparse in zip(indexed, mixture_pattern(keys, its.layers), strict=True)
     ]
+    # A prediction layer has an indexer of its own and no hyper-connections (vLLM 0.33, hy_v4/nvidia/mtp.py and
+    # attention.py::HYV4MLAAttention).
+    ahead = (
+        prediction_layers(
+            keys, its, (*attention, *picks, *mlps[True]), f"{base}.layers", glue="prediction_final"
+        )
+        if predicts
+        else ()
+    )
     return decoder(
         keys,
         its,
         layers,
+        notes=unread_prediction(keys) if not predicts else [],
         tie=whole_tied(keys),
         intermediate=width,
         experts=(routed, per_token),
         base=base,
-        extra=(*hyper_connection(f"{base}.hc_head.hc_", count * its.hidden, count), *towers),
+        extra=(*hyper_connection(f"{base}.hc_head.hc_", count * its.hidden, count), *ahead, *towers),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvreport.architectures.attention import latent_cache
-from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.weights import Tensors, placed
 
 
 @reads("LongcatFlashForCausalLM", family="LongCat", model_types=("longcat_flash",))
@@ -38,7 +38,20 @@ def longcat_flash(keys: Keys) -> Blueprint:
     tensors = (*_twice(half), *_mixture(keys, its.hidden, experts[0]))
     _, caches = latent_cache(rank, rope)
     layers = [Layer("two latent attentions (MLA)", caches * 2, tensors)] * its.layers
-    return decoder(keys, its, layers, intermediate=width, experts=experts)
+    return decoder(keys, its, layers, intermediate=width, experts=experts, extra=_prediction(keys, its, half))
+
+
+def _prediction(keys: Keys, its: Sizes, half: Tensors) -> Tensors:
+    """Half a layer, its glue and an embedding of its own, however many layers the config states.
+
+    vLLM 0.33, ``longcat_flash_mtp.py::LongCatMultiTokenPredictor``; SGLang 0.5.23,
+    ``longcat_flash_nextn.py::LongcatFlashModelNextN``: one latent attention and one dense MLP.
+    """
+    if not keys.whole("num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS):
+        return ()
+    glue = part("prediction_final", keys, hidden=its.hidden)
+    ends = Weight("model.mtp.embed_tokens.weight", "mtp", (its.vocabulary, its.hidden), "vocabulary")
+    return (*placed((*half, *glue), "model.mtp.layers.0.", component="mtp"), ends)
 
 
 def _layers(keys: Keys) -> int:

@@ -69,6 +69,23 @@ def minimax_m3(keys: Keys) -> Blueprint:
         intermediate=keys.whole("intermediate_size"),
         experts=(routed, per_token),
         extra=_m3_vision(keys, its.hidden) if nested else (),
+        notes=_m3_predicting(keys),
+    )
+
+
+def _m3_predicting(keys: Keys) -> list[str]:
+    """Say which prediction layers are not counted: vLLM 0.33 builds ``num_mtp_modules`` (``minimax_m3/nvidia/mtp.py::MiniMaxM3MultiTokenPredictor``).
+
+    The config of MiniMaxAI/MiniMax-M3 states seven, and the list of its tensors (the source of its published total) has
+    none, so that nothing is counted; safetensors headers say what a repository has.
+    """
+    keys.has("num_nextn_predict_layers")
+    count = keys.whole("num_mtp_modules", default=0, low=0, high=64)
+    said = "MiniMax-M3's repository has no tensors of them, and none are counted."
+    return (
+        [f"The config states {count} module{'s'[: count > 1]} for multi-token prediction; {said}"]
+        if count
+        else []
     )
 
 
