@@ -40,7 +40,7 @@ def missing(package: str, extra: str) -> str:
 
 
 class InputError(ValueError):
-    """Bad input with a sentence that says how to fix it (exit status 2)."""
+    """Bad input. The message is one sentence that says how to fix it (exit status 2)."""
 
     def __init__(self, message: object = "") -> None:
         """Keep the sentence; signs that a terminal obeys (escapes, overrides of direction) are written as escapes."""
@@ -48,7 +48,7 @@ class InputError(ValueError):
 
     @classmethod
     def of(cls, where: str, field: str, found: str, allowed: str) -> Self:
-        """One fault, given as :class:`Fault` has it."""
+        """Return an error with one fault, from the fields of :class:`Fault`."""
         return cls(str(Fault(where, field, found, allowed)))
 
 

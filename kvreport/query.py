@@ -151,68 +151,76 @@ class Query:
         "--gpu",
         metavar="GPU",
         many=True,
-        help="accelerator slug or alias (H100), with their number where they are several (8xH100); repeat it for unequal GPUs",
+        help="accelerator slug or alias (H100), with a count for several GPUs (8xH100); repeat the flag for unequal GPUs",
         url="gpu",
     )
     context_tokens: int | str | None = _question.tokens(
-        "--context", help="tokens of every request, such as 32K (the limit of the model)", url="context"
+        "--context", help="tokens of every request, such as 32K (default: the model's limit)", url="context"
     )
     any_context: bool = _question.switch(
         "--any-context",
-        help="allow a context beyond the model's limit, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 and SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 do",
+        help="allow a context beyond the model's limit, like VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 and SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1",
     )
     hf_overrides: Any = _question.text(
         "--hf-overrides",
         metavar="KEYS",
         many=True,
-        help='keys of config.json that the server\'s command changes, as JSON such as {"max_position_embeddings": 131072}; the context follows lengths and rotary scaling',
+        help='keys of config.json to override, as JSON such as {"max_position_embeddings": 131072}; the context limit follows the overridden length and rotary scaling',
     )
     weights: str | None = _question.text(
-        "--weights", metavar="FORMAT", help="weight format (as released)", url="weights"
+        "--weights", metavar="FORMAT", help="weight format (default: as released)", url="weights"
     )
     kv: str = _question.text(
         "--kv",
         metavar="FORMAT",
         default="auto",
-        help="KV format (auto: the checkpoint's own, else 16-bit)",
+        help="KV cache format (default auto: the format that the checkpoint declares, or else 16-bit)",
         url="kv",
     )
     dtype: str = _question.choice(
         "--dtype",
         default="auto",
         choices=("auto", "half", "float16", "bfloat16", "float32"),
-        help="type to compute in (auto: the checkpoint's own)",
+        help="compute type (default auto: the checkpoint's type)",
     )
     assume_defaults: bool = _question.switch(
         "--assume-defaults",
-        help="take the class's published defaults for dimensions that a config.json does not state",
+        help="use the published defaults of the model class for dimensions that config.json does not state",
     )
 
-    fetch: bool = _question.switch("--fetch", help="ask the Hub for a model that the catalog does not have")
+    fetch: bool = _question.switch(
+        "--fetch", help="download the config of a model that is not in the catalog from the Hugging Face Hub"
+    )
     revision: str | None = _question.text(
-        "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
+        "--revision", metavar="REV", help="branch, tag or commit of the repository on the Hub (default: main)"
     )
 
     tensor_parallel: int | None = _layout.whole(
-        "--tensor-parallel", "--tp", high=_MOST_RANKS, help="GPUs that share each layer (1)", url="tp"
+        "--tensor-parallel",
+        "--tp",
+        high=_MOST_RANKS,
+        help="number of GPUs that share each layer (default: 1)",
+        url="tp",
     )
     data_parallel: int = _layout.whole(
         "--data-parallel",
         "--dp",
         default=1,
         high=_MOST_RANKS,
-        help="ranks of data parallelism, each with requests and a KV pool of its own (1)",
+        help="number of data-parallel ranks; each serves its own requests from its own KV pool (default: 1)",
         url="dp",
     )
     expert_parallel: bool = _layout.switch(
-        "--expert-parallel", help="divide routed experts over all tensor x data ranks", url="ep"
+        "--expert-parallel",
+        help="divide the routed experts among all tensor-parallel x data-parallel ranks",
+        url="ep",
     )
     pipeline_parallel: int = _layout.whole(
         "--pipeline-parallel",
         "--pp",
         default=1,
         high=_MOST_RANKS,
-        help="stages that share the layers (1)",
+        help="number of pipeline stages that share the layers (default: 1)",
         url="pp",
     )
     decode_context_parallel: int = _layout.whole(
@@ -220,39 +228,44 @@ class Query:
         "--dcp",
         default=1,
         high=_MOST_RANKS,
-        help="ranks that share a request's tokens while decoding (1)",
+        help="number of ranks that share the tokens of a request during decoding (default: 1)",
         url="dcp",
     )
     nodes: int = _layout.whole(
-        "--nodes", default=1, high=_MOST_RANKS, help="servers that the GPUs stand in (1)", url="nodes"
+        "--nodes",
+        default=1,
+        high=_MOST_RANKS,
+        help="number of servers that contain the GPUs (default: 1)",
+        url="nodes",
     )
 
     pipeline_partition: str | None = _layout.text(
         "--pipeline-partition",
         metavar="N,N",
-        help="layers of each pipeline stage, or 'best' for those that hold the most requests (the engine's)",
+        help="layers in each pipeline stage, or 'best' for the split that holds the most requests (default: the engine's split)",
     )
     num_redundant_experts: int = _layout.whole(
         "--num-redundant-experts",
         default=0,
         low=0,
         high=1 << 16,
-        help="further copies of experts, divided over the expert ranks (0)",
+        help="number of redundant copies of experts, divided among the expert ranks (default: 0)",
     )
     mm_encoder_tp_mode: str = _layout.choice(
         "--mm-encoder-tp-mode",
         default="weights",
         choices=("weights", "data"),
-        help="what tensor ranks divide of an encoder: its weights, or the images, with the encoder whole on each (weights)",
+        help="what the tensor ranks divide: the weights of the encoder, or the images (data), with the whole encoder on each rank (default: weights)",
     )
     moe_dense_tp_size: int | None = _layout.whole(
         "--moe-dense-tp-size",
         low=1,
         high=1 << 16,
-        help="ranks that divide dense MLPs of a mixture: 1, or all (all; SGLang)",
+        help="number of ranks that divide the dense MLPs of a mixture of experts, 1 or all (SGLang; default: all)",
     )
     enable_dp_lm_head: bool = _layout.switch(
-        "--enable-dp-lm-head", help="the output head is divided over the ranks of one data rank (SGLang)"
+        "--enable-dp-lm-head",
+        help="divide the output head among the ranks of one data-parallel rank (SGLang)",
     )
     all2all_backend: str | None = _layout.choice(
         "--all2all-backend",
@@ -267,154 +280,171 @@ class Query:
             "mori_low_latency",
             "nixl_ep",
         ),
-        help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
+        help="kernels that exchange tokens between expert ranks (default: allgather_reducescatter)",
     )
 
     network_bandwidth: int | str | None = _layout.bytes(
         "--network-bandwidth",
         high=_MOST_DEVICE_BYTES,
-        help="bytes per second that a GPU passes to other servers, such as 50GB (400 Gb/s), for the lower bounds",
+        help="bandwidth of one GPU to other servers in bytes per second, such as 50GB (400 Gb/s); used for the time bounds",
     )
 
     engine: Any = _engine.text(
         "--engine",
         default=SERVER_ENGINE,
-        help="whose rules apply (vllm; llama-cpp for a GGUF mix or a machine at home), or vllm@0.25.0; ceiling reserves nothing",
+        help="engine whose memory rules apply, optionally with a release, such as vllm@0.25.0; ceiling reserves nothing (default: vllm, or llama-cpp for GGUF weights and home computers)",
         url="engine",
     )
     utilization: float | None = _engine.share(
-        "--utilization", help="memory share that the engine takes (its default)", url="share"
+        "--utilization",
+        help="share of the memory that the engine may use (default: the engine's default)",
+        url="share",
     )
     memory: int | str | None = _engine.bytes(
         "--memory",
         high=_MOST_DEVICE_BYTES,
-        help="usable memory per device, where it can be set (unified memory)",
+        help="usable memory per device, if it is configurable (unified memory)",
     )
     held_by_others: int | str | None = _engine.bytes(
         "--held-by-others",
         high=_MOST_DEVICE_BYTES,
-        help="memory of each GPU that other processes hold when the engine starts, such as 36GiB",
+        help="memory per GPU that other processes occupy when the engine starts, such as 36GiB",
     )
     engines_per_gpu: int = _engine.whole(
         "--engines-per-gpu",
         default=1,
         high=MOST_ENGINES,
-        help="engines of this kind on each GPU, started one after the other (1; vLLM)",
+        help="number of identical vLLM servers on each GPU, started one after another (default: 1)",
     )
     kv_pool: int | str | None = _engine.bytes(
         "--kv-pool",
         "--kv-cache-memory-bytes",
         high=_MOST_DEVICE_BYTES,
-        help="KV pool per GPU, such as 40GiB, instead of a budget",
+        help="size of the KV pool per GPU, such as 40GiB; replaces the computed size",
     )
     kv_pool_blocks: int | None = _engine.whole(
         "--kv-pool-blocks",
         "--num-gpu-blocks-override",
-        help="KV pool per GPU in blocks, instead of a budget (vLLM)",
+        help="number of KV blocks per GPU (vLLM); replaces the computed number",
     )
     max_batched_tokens: int | None = _engine.whole(
-        "--max-batched-tokens", help="tokens of one scheduler step (engine's default)", url="batched"
+        "--max-batched-tokens",
+        help="maximum number of tokens in one scheduler step (default: the engine's default)",
+        url="batched",
     )
-    max_seqs: int | None = _engine.whole("--max-seqs", help="requests at once (engine's default)", url="seqs")
+    max_seqs: int | None = _engine.whole(
+        "--max-seqs", help="maximum number of concurrent requests (default: the engine's default)", url="seqs"
+    )
     block_size: int | None = _engine.whole(
-        "--block-size", high=1 << 20, help="tokens per block (engine's choice)"
+        "--block-size", high=1 << 20, help="tokens per block (default: the engine's choice)"
     )
-    eager: bool = _engine.switch("--eager", help="no graphs are captured (--enforce-eager)", url="eager")
+    eager: bool = _engine.switch("--eager", help="capture no CUDA graphs (--enforce-eager)", url="eager")
     sampler: str | None = _engine.choice(
         "--sampler",
         choices=("auto", "flashinfer", "sort"),
-        help="sampler of vLLM up to 0.16: sort where FlashInfer is not installed (auto)",
+        help="sampler of vLLM up to 0.16; use sort if FlashInfer is not installed (default: auto)",
     )
     moe_backend: str | None = _engine.text(
         "--moe-backend",
         metavar="NAME",
-        help="kernels of experts in vLLM: marlin or triton for MXFP4 on Hopper (auto: those of the published images)",
+        help="expert kernels of vLLM, such as marlin or triton for MXFP4 on Hopper (default auto: the kernels in the published images)",
     )
     model_runner: str | None = _engine.choice(
         "--model-runner",
         choices=("auto", "first", "second"),
-        help="model runner of vLLM since 0.22, as VLLM_USE_V2_MODEL_RUNNER tells it (auto: the release's choice)",
+        help="model runner of vLLM since 0.22, which VLLM_USE_V2_MODEL_RUNNER selects (default auto: the choice of the release)",
     )
     mamba_ssm_cache_dtype: str | None = _engine.choice(
         "--mamba-ssm-cache-dtype",
         choices=("auto", "float32", "bfloat16", "float16"),
-        help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
+        help="type of recurrent states in vLLM and SGLang (default auto: the checkpoint's type)",
     )
     indexer_kv_dtype: str | None = _engine.choice(
         "--indexer-kv-dtype",
         choices=("auto", "bf16", "fp8"),
-        help="type of the index keys of sparse models in vLLM (auto: the model's default)",
+        help="type of index keys in vLLM, for models with sparse attention (default auto: the model's default)",
     )
     prefix_caching: bool | None = _engine.tristate(
-        "--prefix-caching", help="prefix caching on or off (engine's default)"
+        "--prefix-caching", help="turn prefix caching on or off (default: the engine's default)"
     )
 
     parallel: int | None = _home.whole(
-        "--parallel", "-np", high=256, help="slots of llama.cpp: requests at once (4 on one cache)"
+        "--parallel",
+        "-np",
+        high=256,
+        help="number of llama.cpp slots, which is the number of concurrent requests (default: 4 that share one cache)",
     )
     ubatch_size: int | None = _home.whole(
-        "--ubatch-size", "-ub", high=1 << 20, help="tokens of one physical batch (512)"
+        "--ubatch-size", "-ub", high=1 << 20, help="tokens in one physical batch (default: 512)"
     )
     ctx_size: int | str | None = _home.tokens(
         "--ctx-size",
         "-c",
-        help="cells of all slots together; each request then has its slot's share (the context of one request)",
+        help="KV cache cells of all slots together, divided among the slots (default: the context of one request)",
     )
     n_gpu_layers: int | None = _home.whole(
-        "--n-gpu-layers", "-ngl", low=0, high=1 << 16, help="layers on the GPU (all)"
+        "--n-gpu-layers", "-ngl", low=0, high=1 << 16, help="number of layers on the GPU (default: all)"
     )
     n_cpu_moe: int | None = _home.whole(
-        "--n-cpu-moe", "-ncmoe", low=0, high=1 << 16, help="leading layers whose experts stay on the CPU (0)"
+        "--n-cpu-moe",
+        "-ncmoe",
+        low=0,
+        high=1 << 16,
+        help="number of first layers whose experts stay on the CPU (default: 0)",
     )
     cache_type_k: str | None = _home.text(
-        "--cache-type-k", "-ctk", metavar="TYPE", help="ggml type of keys (f16)"
+        "--cache-type-k", "-ctk", metavar="TYPE", help="ggml type of the cached keys (default: f16)"
     )
     cache_type_v: str | None = _home.text(
-        "--cache-type-v", "-ctv", metavar="TYPE", help="ggml type of values (f16)"
+        "--cache-type-v", "-ctv", metavar="TYPE", help="ggml type of the cached values (default: f16)"
     )
     kv_unified: bool | None = _home.tristate(
-        "--kv-unified", help="one buffer of cells for all slots (by build)"
+        "--kv-unified", help="use one KV buffer for all slots (default: depends on the build)"
     )
-    swa_full: bool = _home.switch("--swa-full", help="sliding-window layers keep every cell")
+    swa_full: bool = _home.switch("--swa-full", help="keep every token in sliding-window layers")
     flash_attn: str | None = _home.choice(
-        "--flash-attn", "-fa", choices=("on", "off", "auto"), help="flash attention (auto)"
+        "--flash-attn", "-fa", choices=("on", "off", "auto"), help="flash attention (default: auto)"
     )
     batch_size: int | None = _home.whole(
-        "--batch-size", "-b", high=1 << 20, help="tokens of one logical batch (2048)"
+        "--batch-size", "-b", high=1 << 20, help="tokens in one logical batch (default: 2048)"
     )
-    cpu_moe: bool = _home.switch("--cpu-moe", "-cmoe", help="experts of all layers stay on the CPU")
+    cpu_moe: bool = _home.switch("--cpu-moe", "-cmoe", help="keep the experts of all layers on the CPU")
     override_tensor: Any = _home.text(
         "--override-tensor",
         "-ot",
         metavar="PATTERN=BUFFER",
         many=True,
-        help="buffer of tensors whose name matches, such as 'ffn_.*_exps=CPU'",
+        help="buffer for the tensors whose names match a pattern, such as 'ffn_.*_exps=CPU'",
     )
     split_mode: str | None = _home.choice(
         "--split-mode",
         "-sm",
         choices=("none", "layer", "row"),
-        help="how several GPUs share the model (layer)",
+        help="how several GPUs share the model (default: layer)",
     )
     tensor_split: str | None = _home.text(
-        "--tensor-split", "-ts", metavar="N,N", help="share of the model on each GPU (by free memory)"
+        "--tensor-split",
+        "-ts",
+        metavar="N,N",
+        help="share of the model on each GPU (default: in proportion to free memory)",
     )
     main_gpu: int | None = _home.whole(
-        "--main-gpu", "-mg", low=0, high=255, help="GPU of --split-mode none (0)"
+        "--main-gpu", "-mg", low=0, high=255, help="GPU to use with --split-mode none (default: 0)"
     )
-    no_kv_offload: bool = _home.switch("--no-kv-offload", "-nkvo", help="caches stay in host memory")
+    no_kv_offload: bool = _home.switch("--no-kv-offload", "-nkvo", help="keep the caches in host memory")
     no_op_offload: bool = _home.switch(
-        "--no-op-offload", help="GPUs do not compute on weights in host memory"
+        "--no-op-offload", help="do not use GPUs to compute with weights that are in host memory"
     )
     fit: bool = _home.switch(
-        "--fit", help="change what was not stated until it fits, as llama.cpp does by itself"
+        "--fit",
+        help="adjust the options that you did not set until the model fits, as llama.cpp does by default",
     )
     fit_target: int | str | None = _home.bytes(
-        "--fit-target", help="memory that --fit leaves free on each GPU (1GiB)"
+        "--fit-target", help="memory that --fit leaves free on each GPU (default: 1GiB)"
     )
     mmproj: str | None = _home.text("--mmproj", metavar="FILE", help="GGUF file of the vision projector")
     no_mmproj_offload: bool = _home.switch(
-        "--no-mmproj-offload", help="the vision projector stays in host memory"
+        "--no-mmproj-offload", help="keep the vision projector in host memory"
     )
     spec_type: str | None = _home.choice(
         "--spec-type",
@@ -428,30 +458,30 @@ class Query:
             "ngram-mod",
             "ngram-cache",
         ),
-        help="what drafts tokens: a draft model, the prediction blocks of the file, or text that was seen (none)",
+        help="speculative decoding method: a draft model (draft-simple), the prediction blocks in the file (draft-mtp), or repeated text (ngram) (default: none)",
     )
     cache_ram: int | str | None = _home.text(
-        "--cache-ram", metavar="SIZE", help="host memory of the prompt cache (8GiB); 0: none"
+        "--cache-ram", metavar="SIZE", help="host memory for the prompt cache; 0 turns it off (default: 8GiB)"
     )
     ctx_checkpoints: int | None = _home.whole(
         "--ctx-checkpoints",
         low=0,
         high=1 << 16,
-        help="checkpoints of windows and states that a slot keeps in host memory (32)",
+        help="number of checkpoints of windows and states that each slot keeps in host memory (default: 32)",
     )
     host_bandwidth: int | str | None = _home.bytes(
         "--host-bandwidth",
         high=_MOST_DEVICE_BYTES,
-        help="bytes per second that the processor reads, such as 90GB (89.6GB: two channels of DDR5-5600)",
+        help="bandwidth of the main memory in bytes per second, such as 90GB (default: 89.6GB, two channels of DDR5-5600)",
     )
     host_memory: int | str | None = _home.bytes(
-        "--host-memory", help="memory of the computer for what stays on the CPU"
+        "--host-memory", help="main memory available for weights and caches that are not on the GPU"
     )
 
     draft: Any = _extras.text(
         "--draft",
         metavar="MODEL",
-        help="what drafts for speculative decoding: a catalog name, a config.json, ngram or suffix for text that was seen, or mtp for the prediction layers of the checkpoint",
+        help="draft model for speculative decoding: a catalog name, a config.json, mtp for the prediction layers in the checkpoint, or ngram or suffix for drafts from earlier text",
     )
     num_speculative_tokens: int = _extras.whole(
         "--num-speculative-tokens",
@@ -459,22 +489,26 @@ class Query:
         default=0,
         low=0,
         high=1024,
-        help="draft tokens per step (0); without --draft those of the checkpoint's own prediction layers",
+        help="draft tokens per step (default: 0); without --draft, the prediction layers in the checkpoint propose them",
     )
     max_loras: int = _extras.whole(
-        "--max-loras", default=0, low=0, high=1 << 16, help="LoRA adapters held on the GPU at once (0)"
+        "--max-loras",
+        default=0,
+        low=0,
+        high=1 << 16,
+        help="maximum number of LoRA adapters on the GPU (default: 0)",
     )
     max_lora_rank: int = _extras.whole(
-        "--max-lora-rank", default=16, high=4096, help="largest rank of an adapter (16)"
+        "--max-lora-rank", default=16, high=4096, help="largest rank of an adapter (default: 16)"
     )
     limit_mm_per_prompt: Any = _extras.pairs(
         "--limit-mm-per-prompt",
         metavar="KIND=N",
         many=True,
-        help="inputs of a kind per prompt, such as image=2 (engine's default); --language-model-only is image=0,video=0, for text alone",
+        help="maximum number of inputs of each kind in one prompt, such as image=2 (default: the engine's default); image=0,video=0 means text only, like --language-model-only",
     )
     kv_offload: int | str | None = _extras.bytes(
-        "--kv-offload", help="host memory for evicted KV blocks, such as 64GiB"
+        "--kv-offload", help="host memory for the evicted KV blocks of one data-parallel rank, such as 64GiB"
     )
 
     def __post_init__(self) -> None:

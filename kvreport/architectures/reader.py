@@ -58,16 +58,16 @@ def read_config(
     """Read a Hugging Face ``config.json`` into a model.
 
     Args:
-        source: A path to the file or its folder, or the parsed object.
-        assume_defaults: Take the class's published defaults for core dimensions that are missing.
-        **fields: As :func:`read_config_report` takes them.
+        source: Path of the file or of its folder, or the parsed JSON object.
+        assume_defaults: Use the published defaults of the model class for core dimensions that are missing.
+        **fields: Other arguments of :func:`read_config_report`, such as ``id`` and ``name``.
 
     Returns:
-        The model: layer groups, exact tensors, formats as released.
+        The model: layer groups, exact tensors, and formats as released.
 
     Raises:
-        InputError: If the config cannot be read without guessing; one line that names the file,
-            the key, what was found and what is allowed.
+        InputError: If the config cannot be read without guessing. The message names the file, the key, what was
+            found and what is allowed.
 
     >>> config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32}
     >>> config |= {"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336}

@@ -57,10 +57,10 @@ CONSTANTS: Final[Mapping[str, float]] = {
 
 
 def quantities(path: Path | None = None) -> Quantities:
-    """Return every quantity that pages and claims are computed from, as methods.
+    """Return the functions from which pages and claims are computed, as methods.
 
     Args:
-        path: Folder of a catalog; None for the one of the package.
+        path: Folder of the catalog; None for the public catalog in the package.
 
     >>> q = quantities()
     >>> q.kv_per_token("llama-3.1-8b"), q.kv_request("llama-3.1-8b", tokens=8192) == 2**30
@@ -75,11 +75,11 @@ def quantities(path: Path | None = None) -> Quantities:
 class Quantities:
     """Functions that compute a model's bytes, tokens, requests and times from one catalog.
 
-    Names of models and GPUs are read as ``estimate`` reads them. ``weights`` and ``kv`` are formats; None is the model's own.
+    Models and GPUs have the same names as in ``estimate``. ``weights`` and ``kv`` are formats; None means the model's format.
 
     Attributes:
         catalog: The catalog of models, accelerators, formats and engines.
-        reader: The case that ``MODEL``, ``GPU`` and similar names stand for, or None.
+        reader: The configuration that ``MODEL``, ``GPU`` and similar names refer to, or None.
     """
 
     catalog: Catalog
@@ -87,7 +87,7 @@ class Quantities:
 
     @cached_property
     def vocabulary(self) -> Mapping[str, Value]:
-        """Names and their functions."""
+        """The names in expressions, with their functions and values."""
         words: dict[str, Value] = {name: getattr(self, name) for name in WORDS}
         words |= {
             "min": min,
@@ -100,7 +100,7 @@ class Quantities:
         return words | dict(CONSTANTS) | (dict(self.reader.values) if self.reader else {})
 
     def about(self, reader: Reader | None) -> Quantities:
-        """Return these functions for a reader's case."""
+        """Return these functions for the configuration of a reader."""
         return self if reader is None else replace(self, reader=reader)
 
     def compute(self, expression: str) -> float:
@@ -119,31 +119,31 @@ class Quantities:
         tokens: int = 1,
         requests: int = 1,
     ) -> float:
-        """Cache of a plain shape: 2 × layers × KV heads × head dim × bytes × tokens × requests."""
+        """Bytes of the cache by the formula: 2 × layers × KV heads × head dim × bytes × tokens × requests."""
         return 2 * layers * kv_heads * head_dim * bytes * tokens * requests
 
     def kv_per_token(
         self, model: str, kv: str | None = None, *, tp: int = 1, at: int = FAR, mistake: str | None = None
     ) -> float:
-        """Bytes of one further token at a context; beyond every window if none is given."""
+        """Bytes of one additional token at a context length. Without ``at``, the context is longer than every window."""
         return float(self._profile(model, kv, tp, mistake).marginal_bytes(at))
 
     def kv_request(
         self, model: str, kv: str | None = None, *, tokens: int, tp: int = 1, mistake: str | None = None
     ) -> int:
-        """Bytes that one request holds at a context, states included, as the architecture needs it."""
+        """Bytes of one request at a context length, states included, before an engine rounds them."""
         return int(self._profile(model, kv, tp, mistake).request_bytes(tokens))
 
     def state(self, model: str, *, tp: int = 1) -> int:
-        """Bytes of the recurrent states that every request holds whatever its length."""
+        """Bytes of the recurrent states of one request, which do not depend on its length."""
         return self._profile(model, None, tp).constant_bytes
 
     def layers(self, model: str) -> int:
-        """Layers of the model."""
+        """Number of layers."""
         return self._model(model).layer_count
 
     def growing_layers(self, model: str) -> int:
-        """Layers whose cache grows with every token."""
+        """Number of layers whose cache grows with every token."""
         found = self._model(model)
         return sum(
             group.count
@@ -155,49 +155,49 @@ class Quantities:
         )
 
     def kv_heads(self, model: str) -> int:
-        """KV heads of the model's attention layers (the most that any layer has)."""
+        """Number of KV heads per attention layer (the maximum over all layers)."""
         return max(cache.kv_heads for cache in self._attention(model))
 
     def head_dim(self, model: str) -> int:
-        """Width of one key head (the widest of any layer)."""
+        """Number of elements of one key head (the maximum over all layers)."""
         return max(cache.key_dim for cache in self._attention(model))
 
     def window(self, model: str) -> int:
-        """Window of the model's sliding layers in tokens."""
+        """Window of the sliding-window layers in tokens (the longest one)."""
         windows = [cache.window for cache in self._attention(model) if isinstance(cache, SlidingWindow)]
         if not windows:
             raise InputError(f"window: {model!r} has no sliding layer")
         return max(windows)
 
     def heads(self, model: str) -> int:
-        """Query heads of the model."""
+        """Number of query heads per layer."""
         return self._model(model).attention_heads
 
     def hidden(self, model: str) -> int:
-        """Width of the model: elements of the vector that runs through its layers."""
+        """Hidden size: the number of elements of the vector that passes through the layers."""
         return self._model(model).hidden_size
 
     def context_limit(self, model: str) -> int:
-        """Longest context that the model's maker supports, in tokens."""
+        """Longest context that the model supports, in tokens."""
         return self._model(model).context_tokens
 
     # Weights ---------------------------------------------------------------------------------------
 
     def parameters(self, model: str) -> int:
-        """Parameters of the model, towers included, without layers for multi-token prediction."""
+        """Number of parameters, encoders included, without layers for multi-token prediction."""
         return weights.parameters(self._model(model))
 
     def active_parameters(self, model: str) -> int:
-        """Parameters that one token passes through."""
+        """Number of parameters that one token passes through."""
         return weights.active_parameters(self._model(model))
 
     def component(self, model: str, name: str) -> int:
-        """Parameters of one component: ``embedding``, ``routed_experts``, ``vision`` …; 0 if it has none."""
+        """Number of parameters in one component, such as ``embedding``, ``routed_experts`` or ``vision``; 0 if it does not exist."""
         counted = weights.parameters_by_component(self._model(model))
         return sum(number for component, number in counted.items() if component == name)
 
     def weights(self, model: str, format: str | None = None, *, tp: int = 1) -> int:  # noqa: A002
-        """Bytes of the weights in a format; as released if none is given."""
+        """Bytes of the weights in a format. Without a format, the weights are as released."""
         found = self._model(model)
         chosen = self.catalog.weight_format(format) if format is not None else None
         return weights.weight_bytes(found, chosen, self.catalog.weight_formats, tp)
@@ -205,11 +205,11 @@ class Quantities:
     # Accelerators ----------------------------------------------------------------------------------
 
     def memory(self, gpu: str) -> int:
-        """Bytes of memory that a process can use on the accelerator."""
+        """Bytes of accelerator memory that a process can use."""
         return self._gpu(gpu).usable_bytes
 
     def label_memory(self, gpu: str) -> int:
-        """Bytes that the maker's label says, read as it is printed: ``80 GB`` is 80 × 10^9."""
+        """Bytes of memory that the product label states: ``80 GB`` is 80 × 10^9."""
         found = self._gpu(gpu).memory
         return units.parse_bytes(found.advertised_label or f"{found.advertised.value} B")
 
@@ -221,7 +221,7 @@ class Quantities:
         return figure.value
 
     def peak(self, gpu: str, precision: str = "bf16") -> int:
-        """Operations per second at a precision (bf16, fp8, int8, fp4), dense."""
+        """Peak dense operations per second at a precision (bf16, fp8, int8, fp4)."""
         figure = getattr(self._gpu(gpu).rates, precision, None)
         if figure is None:
             raise InputError(f"peak: {gpu!r} has no published rate for {precision!r}")
@@ -240,21 +240,21 @@ class Quantities:
         weights: str | None = None,
         kv: str | None = None,
     ) -> float:
-        """Seconds that one decode step of a batch takes at least, at a context per request."""
+        """Lower bound on the seconds of one decode step, for a batch of requests of ``tokens`` tokens each."""
         asked = self._demand(model, weights, kv, tp)
         return float(roofline.decode_seconds(asked, self._peaks(gpu), batch, tokens))
 
     def prefill_time(
         self, model: str, gpu: str, *, tokens: int, tp: int = 1, weights: str | None = None, cached: int = 0
     ) -> float:
-        """Seconds that reading a prompt takes at least, a cached beginning left out."""
+        """Lower bound on the seconds of prefill for a prompt, without the ``cached`` tokens at its start."""
         asked = self._demand(model, weights, None, tp)
         return float(roofline.prefill_seconds(asked, self._peaks(gpu), tokens, cached_tokens=cached))
 
     def knee(self, model: str, gpu: str, *, tokens: int = 0, tp: int = 1, weights: str | None = None) -> int:
-        """The smallest batch at which a decode step is limited by computing rather than by reading.
+        """The smallest batch at which compute, and not memory bandwidth, limits a decode step.
 
-        Without ``tokens`` no request has a cache, and none has a state.
+        Without ``tokens``, requests have no cache and no state.
         """
         asked = self._demand(model, weights, None, tp)
         if not tokens:
@@ -267,77 +267,77 @@ class Quantities:
     # An engine's answer ----------------------------------------------------------------------------
 
     def fits(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
-        """Whole requests of this context that an engine serves at once."""
+        """Number of requests of this context length that fit in the memory of a server."""
         return self._estimate(model, gpu, tokens, options).max_concurrent_requests_by_memory
 
     def concurrency(self, model: str, gpu: str, *, tokens: int, **options: object) -> float:
-        """Concurrency as the engine prints it, a real number."""
+        """Maximum concurrency as the engine prints it, with decimals."""
         return _limited(self._estimate(model, gpu, tokens, options).max_concurrency)
 
     def pool(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device that an engine has left for the cache."""
+        """Bytes per device that an engine can use for the KV cache."""
         return self._estimate(model, gpu, tokens, options).budget.kv_pool_bytes
 
     def pool_tokens(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
-        """Tokens of the pool as the engine's start-up line counts them."""
+        """Size of the pool in tokens, as the engine prints it at start-up."""
         return _limited(self._estimate(model, gpu, tokens, options).kv_pool_tokens)
 
     def reserved(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes that an engine keeps for activations, its own overhead and captured graphs."""
+        """Bytes per device that an engine reserves for activations, overhead and captured graphs."""
         found = self._estimate(model, gpu, tokens, options).budget
         return found.activations + found.non_framework + found.graphs
 
     def runs(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
-        """Requests that the engine runs at once: memory, its limit of sequences and its state slots together."""
+        """Number of requests that the engine runs at once, limited by memory, ``max_num_seqs`` and state slots."""
         return self._estimate(model, gpu, tokens, options).max_concurrent_requests
 
     def uncertainty(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device by which the estimated pool may be wrong either way (80% band)."""
+        """Uncertainty of the estimated pool in bytes per device, in either direction (80% band)."""
         return self._estimate(model, gpu, tokens, options).budget.uncertainty_bytes
 
     def budget_weights(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device of the weights as an engine holds them in a layout, what loading adds included."""
+        """Bytes per device of the loaded weights in a layout, including what loading adds."""
         return self._estimate(model, gpu, tokens, options).budget.weights
 
     def activations(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device of activations; the compute buffer in llama.cpp."""
+        """Bytes per device of activations (in llama.cpp, the compute buffer)."""
         return self._estimate(model, gpu, tokens, options).budget.activations
 
     def share(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> float:
-        """The share of the device's memory that the engine manages (``--gpu-memory-utilization``)."""
+        """Share of the device memory that the engine may use (``--gpu-memory-utilization``)."""
         return self._estimate(model, gpu, tokens, options).budget.utilization
 
     def state_slots(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Blocks of the pool, one of which the states of every running sequence take."""
+        """Number of blocks in the pool. The states of each running sequence take one block."""
         found = self._estimate(model, gpu, tokens, options)
         return whole_blocks(found.budget.kv_pool_bytes, found.plan.block_bytes)
 
     def shortfall(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device that one request lacks; 0 where it fits."""
+        """Bytes per device that are missing for one request; 0 if it fits."""
         return self._estimate(model, gpu, tokens, options).shortfall_bytes
 
     def host(
         self, model: str, gpu: str, part: str = "weights", *, tokens: int = 8192, **options: object
     ) -> int:
-        """Bytes in the computer's main memory: ``weights``, ``cache`` or ``compute``."""
+        """Bytes in main memory, by part: ``weights``, ``cache`` or ``compute``."""
         return int(self._estimate(model, gpu, tokens, options).to_dict()["host_bytes"][part])
 
     def loaded(self, model: str, gpu: str, part: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device that loading adds, by what it is for: such as ``lora_adapters``."""
+        """Bytes per device that loading adds, by purpose, such as ``lora_adapters``."""
         return int(self._estimate(model, gpu, tokens, options).loading_bytes.get(part, 0))
 
     def request(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
-        """Bytes that an engine reserves for one request, blocks and windows included."""
+        """Bytes per device that an engine reserves for one request, in whole blocks."""
         return self._estimate(model, gpu, tokens, options).kv_bytes_per_request_per_gpu
 
     def longest(self, model: str, gpu: str, **options: object) -> int:
-        """Tokens of the longest single request that fits."""
+        """Length in tokens of the longest single request that fits."""
         return self._estimate(model, gpu, 8192, options).max_context_tokens
 
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 
     def slot_context(self, model: str, gpu: str) -> int:
-        """The longest usual context (4K, 8K … or the model's own) of one llama.cpp slot with Q4_K_M weights."""
+        """The longest common context (4K, 8K, … or the model's limit) of one llama.cpp slot with Q4_K_M weights."""
         laid = self._at_home(model)
         return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), self._gpu(gpu))
 
@@ -346,7 +346,7 @@ class Quantities:
         return self._at_home(model).weights[_MIX]
 
     def slot_experts(self, model: str, gpu: str, *, tokens: int) -> int:
-        """The fewest layers whose experts have to stay on the CPU (``--n-cpu-moe``) for a context, Q4_K_M."""
+        """The smallest ``--n-cpu-moe`` with which a context fits, with Q4_K_M weights."""
         found = self._at_home(model).cpu_experts(_MIX, self.memory(gpu), self._backend(gpu), tokens)
         if found and self._gpu(gpu).has_one_memory:
             raise InputError(f"slot_experts: {gpu!r} has one memory, so experts on the CPU free none of it")

@@ -566,14 +566,14 @@ def _public(folder: Path) -> Catalog:
 
 
 def load_catalog(path: Path | str | None = None) -> Catalog:
-    """Open a catalog, read all of it and check it.
+    """Open a catalog, and read and check every record.
 
     Args:
-        path: Its folder; None for the public one that comes with the package.
+        path: Folder of the catalog; None for the public catalog in the package.
 
     Raises:
-        CatalogError: With all faults at once.
-        InputError: If there is no such folder.
+        CatalogError: If records are faulty. The error lists all faults.
+        InputError: If the folder does not exist.
 
     >>> load_catalog().model("Qwen/Qwen3-32B").name
     'Qwen3 32B'

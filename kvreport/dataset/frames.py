@@ -37,17 +37,17 @@ def matrix(
     """Compute every combination as a data frame with the columns of the published dataset.
 
     Args:
-        models: Shell pattern over model ids; several in a list, or with commas between.
-        gpus: The same over accelerator slugs.
-        contexts: Contexts in tokens, such as 8192 or "8K"; None for the published ones.
+        models: Shell pattern for model ids. Separate several patterns with commas, or pass a list.
+        gpus: Shell pattern for accelerator slugs, or several patterns.
+        contexts: Contexts in tokens, such as 8192 or "8K"; None for the published contexts.
         tensor_parallel: Tensor-parallel sizes; None for the published layouts.
-        weights: Weight formats, ``released`` among them if wanted.
+        weights: Weight formats. Include ``released`` for weights as released.
         kv: KV formats.
         engine: Engine whose rules apply.
-        catalog: Where names are looked up; None for the public catalog.
+        catalog: Catalog that resolves names; None for the public catalog.
 
     Raises:
-        InputError: If a name is unknown, a number out of range, or nothing is left.
+        InputError: If a name is unknown, a number is out of range, or no combination is left.
 
     >>> rows = matrix(["Qwen/Qwen3-32B"], "h100-sxm-80gb", contexts=["8K"], tensor_parallel=[1, 2])
     >>> rows[["tensor_parallel", "max_concurrent_requests"]].drop_duplicates("tensor_parallel").shape
@@ -87,19 +87,19 @@ def boundary(
     requests: int | Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401 - the fields of Query
 ) -> pd.DataFrame:
-    """Compute the out-of-memory boundary: the longest context that each of so many requests can have.
+    """Compute the out-of-memory boundary: the longest context per request, by number of concurrent requests.
 
     Args:
-        model: As for :func:`kvreport.estimate`.
-        gpu: As for :func:`kvreport.estimate`.
-        requests: Numbers of simultaneous requests; None for powers of two up to what runs at once at 1K.
-        **options: As for :func:`kvreport.estimate`.
+        model: Same as in :func:`kvreport.estimate`.
+        gpu: Same as in :func:`kvreport.estimate`.
+        requests: Numbers of concurrent requests; None for powers of two up to the number that runs at 1K.
+        **options: Same as in :func:`kvreport.estimate`.
 
     Returns:
-        Columns ``requests`` and ``max_context_tokens``.
+        A data frame with the columns ``requests`` and ``max_context_tokens``.
 
     Raises:
-        InputError: As :func:`kvreport.estimate`.
+        InputError: Same as in :func:`kvreport.estimate`.
 
     >>> rows = boundary("Qwen/Qwen3-32B", gpu="h200-sxm-141gb", requests=[1, 2])
     >>> list(rows.columns), len(rows)
@@ -120,8 +120,8 @@ def list_models(pattern: str = "*", *, catalog: Catalog | None = None) -> pd.Dat
     """List the models of the catalog whose id, name or alias matches a pattern.
 
     Args:
-        pattern: Shell pattern, or a word that a name contains.
-        catalog: Where to look; None for the public catalog.
+        pattern: Shell pattern, or a part of the name.
+        catalog: Catalog to search; None for the public catalog.
 
     >>> "Qwen/Qwen3-32B" in set(list_models("qwen3-32b")["model"])
     True
@@ -149,19 +149,19 @@ def diff(
     catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401 - what compare takes
 ) -> Difference:
-    """Compare two models or configs, or one model under two engine releases: what changed and which term did it.
+    """Compare two models or configs, or one model under two engine releases, and name the term that changed the answer.
 
     Args:
-        old: Model before.
-        new: Model now.
+        old: The first model or config.
+        new: The second model or config.
         gpu: Accelerator.
-        old_engine: Engine before.
-        new_engine: Engine now; None for the same.
-        catalog: Where names are looked up; None for the public catalog.
+        old_engine: Engine of the first model, optionally with a release.
+        new_engine: Engine of the second model; None for the same engine.
+        catalog: Catalog that resolves names; None for the public catalog.
         **options: ``tensor_parallel``, ``context_tokens``, ``weights`` and ``kv``.
 
     Raises:
-        InputError: If neither side can be answered.
+        InputError: If kvreport has no answer for either side.
 
     >>> found = diff("Qwen/Qwen3-32B", "Qwen/Qwen3-32B", gpu="h200-sxm-141gb", old_engine="vllm@0.19.1")
     >>> found.old_verdict, found.new_verdict

@@ -34,15 +34,15 @@ from kvreport.words import notebook_table
 
 @dataclass(frozen=True, slots=True)
 class AtContext:
-    """The answer at one further context, all else equal.
+    """The answer for one other context length, with everything else unchanged.
 
     Attributes:
         context_tokens: Length of each request.
         kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request on one GPU.
         max_concurrent_requests: Requests that run at once.
         max_concurrent_requests_by_memory: Requests that memory alone allows.
-        max_concurrent_requests_ceiling: Requests if nothing were reserved or rounded.
-        limited_by: What keeps one more from running.
+        max_concurrent_requests_ceiling: Upper bound on the requests, without reserve or rounding.
+        limited_by: What limits the number of requests.
         shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.
         verdict: Whether one request fits.
     """
@@ -68,43 +68,45 @@ class AtContext:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Estimate:
-    """How many requests fit, and why.
+    """The answer of :func:`kvreport.estimate`: how many requests fit, and why.
 
-    Sizes are whole bytes, per GPU (device).
+    All sizes are whole bytes on one GPU (device).
 
     Attributes:
-        request: The question, with all names resolved.
-        deployment: The ranks that differ from each other; None for engines that place layers on devices themselves.
-        parameters: Number of parameters: ``total``, ``active`` and ``by_component``.
-        weights_by_component: Weight bytes on one device, by component.
+        request: The question, with names replaced by records.
+        deployment: The deployment, with one entry for each rank that differs from the others; None for engines that place
+            layers on devices themselves.
+        parameters: Parameter counts: ``total``, ``active`` and ``by_component``.
+        weights_by_component: Bytes of the weights on one device, by component.
         weight_bytes_per_gpu: Bytes of the checkpoint's tensors on one device.
-        loading_bytes: Bytes that loading adds to the weights on one device, by purpose. ``budget.weights`` includes them.
+        loading_bytes: Bytes that loading adds to the weights on one device, by purpose. ``budget.weights`` includes these bytes.
         kv_bytes_per_token_per_gpu: Bytes of one additional token at this context, without rounding to blocks.
-        kv_bytes_per_token_reserved_per_gpu: The same in whole blocks, averaged over the tokens of a block.
-        state_bytes_per_request_per_gpu: Bytes of the states that a request holds at any length.
+        kv_bytes_per_token_reserved_per_gpu: Bytes of one additional token in whole blocks, averaged over the tokens of a
+            block.
+        state_bytes_per_request_per_gpu: Bytes of the recurrent states of one request, which do not depend on its length.
         kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request: blocks, windows and states.
-        budget: Where the device's memory goes.
+        budget: The memory of one device by use.
         plan: How the engine divides the pool into blocks.
-        held: The cache that the architecture needs, without the engine's rounding.
+        held: The cache that the architecture needs, before the engine rounds it.
         max_concurrency: Maximum concurrency as the engine prints it; None if nothing limits it.
-        max_concurrent_requests: Requests that the engine runs at once, limited by memory, ``max_num_seqs`` and slots
-            for states; 0 if the engine does not start.
-        max_concurrent_requests_by_memory: Requests that memory holds.
-        max_concurrent_requests_ceiling: Requests if the engine reserved and rounded nothing.
-        limited_by: The limit on the number of requests.
+        max_concurrent_requests: Requests that the engine runs at once, limited by memory, ``max_num_seqs`` and state
+            slots; 0 if the engine does not start.
+        max_concurrent_requests_by_memory: Requests that fit in memory, whatever ``max_num_seqs`` is.
+        max_concurrent_requests_ceiling: Upper bound on the requests, for an engine without reserve or rounding.
+        limited_by: What limits the number of requests.
         shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.
-        kv_pool_tokens: Tokens of the pool as the engine's log prints them; None if nothing limits them.
+        kv_pool_tokens: Size of the pool in tokens, as the engine's log prints it; None if memory does not limit the tokens.
         max_context_tokens: The longest single request that fits, up to the model's limit.
-        verdict: Verdict, as in the dataset.
-        verdict_reason: Reason for the verdict that is not the amount of memory, for example that the engine refuses
-            the model or that an option changes memory in an unknown way; else empty.
-        optimistic: For a quantized copy that is known by name alone: the estimate with every layer in the smallest format
-            that the name allows. All other fields assume the largest. Else None.
-        decode_ms_lower_bound: Lower bound on the time of one decode step with all these requests; None if nothing
-            fits or no rate is known.
-        prefill_ms_lower_bound: Lower bound on the time to prefill one prompt of this context, or None.
-        by_context: Answers for the usual context lengths.
-        explanation: The arithmetic with its numbers, line by line.
+        verdict: The verdict, with the same names as in the dataset.
+        verdict_reason: A reason for the verdict other than the amount of memory, for example that the engine refuses
+            the model or that an option changes memory in an unknown way. Empty if memory alone decides.
+        optimistic: A second estimate for a quantized copy of which only the name is known, with every layer in the
+            smallest format that the name allows. The other fields then assume the largest. Otherwise None.
+        decode_ms_lower_bound: Lower bound in milliseconds on a decode step with all these requests; None if nothing fits
+            or the GPU's rates are unknown.
+        prefill_ms_lower_bound: Lower bound in milliseconds on the prefill of one prompt of this length, or None.
+        by_context: The answers for common context lengths.
+        explanation: The calculation, one line per step.
     """
 
     request: Request
@@ -149,7 +151,7 @@ class Estimate:
 
     @property
     def formats(self) -> str:
-        """Weights, cache and engine of the answer's second line."""
+        """Weight format, cache format and engine, as the second line of the printed answer states them."""
         request = self.request
         if self.by_name:
             least, most = self.range_of("weight_bytes_per_gpu")
@@ -165,12 +167,12 @@ class Estimate:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What has to be said before any number."""
+        """Warnings to show before any number."""
         return ()
 
     @property
     def memory_rows(self) -> list[tuple[str, int]]:
-        """Where the memory of the fullest device goes: names and bytes."""
+        """The memory of the fullest device by use: names and bytes."""
         limits = self.budget
         if self.request.kv_pool_bytes is not None:
             return [("weights", limits.weights), ("KV pool, as given", limits.kv_pool_bytes)]
@@ -187,48 +189,48 @@ class Estimate:
 
     @property
     def on_this_machine(self) -> list[str]:
-        """What else fits on the same devices, a line each; empty for servers."""
+        """Other settings that fit on the same devices, one per line; empty for server engines."""
         return []
 
     @property
     def own_arithmetic(self) -> list[str]:
-        """The arithmetic of an engine that has no pool of blocks, line by line; empty for others."""
+        """The calculation for an engine without a block pool, one line per step; empty for other engines."""
         return []
 
     @property
     def command(self) -> str | None:
-        """The command that starts what is described; None where nothing starts."""
+        """The command that starts this deployment; None if it does not start."""
         return estimate_command(self)
 
     def longest_of(self, counts: Iterable[int]) -> list[int]:
-        """The longest context that each request of a data rank can have, for each count of them; 0 where none."""
+        """For each number of requests on one data rank, the longest context of each request; 0 if none fits."""
         laid = lay_out(self.request.case).at_any_length()
         # A model without a cache has no pool: whether it runs at all is in its own longest context.
         return [min(int(laid.boundary(count)), self.max_context_tokens) for count in counts]
 
     @property
     def too_large(self) -> str:
-        """Why the weights do not fit, or empty."""
+        """The reason that the weights do not fit, or an empty text."""
         return "its weights alone are too large"
 
     @property
     def engine_words(self) -> str:
-        """Words before the headline if the engine follows from the other options."""
+        """Text before the headline if the engine was inferred from other options."""
         return ""
 
     def runs_on(self, devices: str) -> str:
-        """The headline's verb with the devices: ``fits on one H100 SXM 80GB``."""
+        """The verb and the devices of the headline, such as ``fits on one H100 SXM 80GB``."""
         most = self.range_of("max_concurrent_requests")[1]
         return f"{'fits' if most == 1 else 'fit'} on {devices}"
 
     @property
     def most_requests_flag(self) -> str:
-        """What limits the requests at once where memory does not, as the engine calls it."""
+        """The engine's name for the limit on concurrent requests other than memory."""
         return "max-num-seqs"
 
     @property
     def start_shortage_bytes(self) -> int | None:
-        """Bytes that the engine requests at start-up beyond the free memory, if that decides the verdict; else None."""
+        """Bytes that the engine requests at start-up beyond the free memory; None if they do not decide the verdict."""
         if self.deployment is None or self.deployment.start_shortage is None:
             return None
         short, band = map(int, self.deployment.start_shortage)
@@ -239,28 +241,28 @@ class Estimate:
 
     @property
     def by_name(self) -> bool:
-        """True if only the name of a quantized copy says in which formats its layers are. Counts are then a range."""
+        """True if only the name of a quantized copy states the formats of its layers. Counts are then ranges."""
         return self.optimistic is not None
 
     @property
     def band_bytes(self) -> int:
-        """The error of the pool, without the range of formats that a copy's name allows."""
+        """Uncertainty of the pool in bytes, without the range of formats that the name of a copy allows."""
         return (self.optimistic or self).budget.uncertainty_bytes
 
     def range_of(self, name: str) -> tuple[Any, Any]:
-        """The smallest and the largest value of a field; both are equal if the formats are known."""
+        """Return the smallest and the largest value of a field. The two are equal if the formats are known."""
         ends = [getattr(one, name) for one in (self, self.optimistic or self)]
         return (ends[0], ends[1]) if None in ends or ends[0] <= ends[1] else (ends[1], ends[0])
 
     def range_at(self, row: AtContext, name: str) -> tuple[int, int]:
-        """The smallest and the largest value of a field for one of the contexts."""
+        """Return the smallest and the largest value of a field for one of the contexts."""
         other = self.optimistic or self
         best = next((one for one in other.by_context if one.context_tokens == row.context_tokens), row)
         least, most = sorted((getattr(row, name), getattr(best, name)))
         return least, most
 
     def to_frame(self) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
-        """The answers by context as a pandas data frame, one row each. Needs ``kvreport[data]``."""
+        """Return the answers by context as a pandas data frame, one row per context. Needs ``kvreport[data]``."""
         # An extra, imported by name where it is asked for: nothing below the dataset depends on it.
         return import_module("pandas").DataFrame([row.to_dict() for row in self.by_context])
 
@@ -406,7 +408,7 @@ class Estimate:
         return {"weights": tables, "cache": asked.kv_offload_bytes, "compute": 0}
 
     def inputs_per_prompt(self) -> dict[str, Any]:
-        """Inputs per prompt, and the tokens of the largest image in the language model and in the encoder's cache."""
+        """Return the number of inputs per prompt, and the tokens of the largest image in the prompt and in the encoder cache."""
         request = self.request
         tower = Tower.of(request.model) if request.images else None
         largest = DYNAMIC_IMAGE_TOKENS if tower is not None and tower.merged else None
@@ -432,7 +434,7 @@ class Estimate:
 
     @property
     def offloaded_tokens(self) -> int | None:
-        """Tokens that the host memory of one data rank can store; None for a model without a cache."""
+        """Number of tokens that fit in the host memory of one data rank; None for a model without a cache."""
         each = self.kv_bytes_per_token_per_gpu * self.request.layout.tensor
         return self.request.kv_offload_bytes // each if each else None
 

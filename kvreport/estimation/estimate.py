@@ -43,17 +43,17 @@ def estimate(
     catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401 - the fields of Query, checked there
 ) -> Estimate:
-    """Answer how many requests of one context fit, and whether the engine starts.
+    """Estimate how many requests of one context length fit, and whether the engine starts.
 
     Args:
         model: Catalog id, slug or alias; path of a ``config.json``; or a :class:`Model`.
-        gpu: Accelerator slug or alias, or a record; a list with one per rank where they differ.
-        catalog: Where names are looked up; None for the public catalog.
-        **options: Fields of :class:`kvreport.query.Query`: ``tensor_parallel``, ``context_tokens``, ``weights``,
-            ``kv``, ``engine``, ``utilization`` and so on, each with the default of its flag.
+        gpu: Accelerator slug or alias, or a record. For unequal GPUs, a list with one entry per rank.
+        catalog: Catalog that resolves names; None for the public catalog.
+        **options: The options listed below, such as ``tensor_parallel``, ``context_tokens``, ``weights``, ``kv``,
+            ``engine`` and ``utilization``. Each has the default of its command-line flag.
 
     Raises:
-        InputError: If something asked for is unknown, out of range or impossible.
+        InputError: If a name is unknown, or a value is out of range or impossible.
 
     >>> estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192).kv_bytes_per_token_per_gpu
     57344

@@ -128,25 +128,26 @@ def size_home(
     host_memory: int | str | None = None,
     catalog: Catalog | None = None,
 ) -> tuple[HomeDeployment, ...]:
-    """Find, for each machine, the largest mix that fits whole, else the fewest layers in host memory.
+    """Find the largest quantization mix that fits on each machine, or the fewest layers to move to host memory.
 
     Args:
-        models: A model, or several that would all do: ids, GGUF files, names of Ollama's library.
-        context: Tokens of each request.
-        slots: Requests at once.
-        engine: The engine.
-        gpus: Machines, patterns, or cards of one machine (``rtx-5090+rtx-3090``); the usual ones if none.
-        weights: Mixes to try, from the best; ``released`` tries the usual ones.
+        models: A model, or several acceptable models: ids, GGUF files, or names in Ollama's library.
+        context: Length of each request in tokens.
+        slots: Number of concurrent requests.
+        engine: ``llama-cpp`` or ``ollama``.
+        gpus: Machines, patterns, or the cards of one machine (``rtx-5090+rtx-3090``). Empty for one machine of each
+            common memory size.
+        weights: Quantization mixes to try, best first; ``released`` tries the common mixes.
         cache_type: Type of keys and values.
-        host_memory: Main memory of the computer for what stays on the CPU (:data:`home_case.HOST_MEMORY`).
-        catalog: Where names are looked up; None for the public catalog.
+        host_memory: Main memory for weights and caches on the CPU; None for :data:`home_case.HOST_MEMORY`.
+        catalog: Catalog that resolves names; None for the public catalog.
 
     Returns:
-        What fits, whole models first, then by memory. A mixture that fits whole only below Q4_K_M has a second
-        entry with that mix and some experts in host memory.
+        The deployments that fit, sorted by memory, with models that fit entirely on the device first. A mixture of
+        experts that fits entirely only below Q4_K_M has a second entry with Q4_K_M and some experts in host memory.
 
     Raises:
-        InputError: If a name is unknown, the engine is that of a server, or nothing fits anywhere.
+        InputError: If a name is unknown, the engine is a server engine, or no machine fits the model.
 
     >>> [best] = size_home("qwen3-8b", context="32K", gpus="rtx-3060-12gb")
     >>> best.machine, best.weights, best.slots

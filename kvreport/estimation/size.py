@@ -84,44 +84,43 @@ def size(
 
     Args:
         models: A model, or a shortlist of acceptable models.
-        context: Longest request allowed, prompt and output together.
-        average: Tokens that a request in flight holds on average; None: the prompt and half of the
-            output where both are given, else ``context``.
-        concurrent: Requests in flight at the same time.
-        users: Instead of ``concurrent``: people, each sending ``requests_per_minute``, each request
-            staying for ``latency_s`` (Little's law).
-        requests_per_minute: Requests that each user sends per minute.
-        latency_s: Seconds from a request's arrival to its last token.
-        prompt: Prompt length; None: what ``output`` leaves of ``context``.
-        output: Output length.
-        ttft_s: Time to first token that must be met.
-        tpot_s: Time per further token that must be met.
-        burst: Peak over average.
-        spare_replicas: Replicas that may fail.
-        shared_prefix: Leading tokens that all requests share.
-        efficiency: Share of the roofline that servers are taken to reach.
-        gpus: Accelerators: slugs, aliases or shell patterns over slugs, or machines of unequal ones
-            (``rtx-5070ti+rtx-5090``); empty for all, commonly rented ones first.
-        available: Devices there are of each kind; None for as many as it takes.
-        prices: Price of a device per hour, by slug or alias; only priced accelerators are tried.
+        context: Longest request allowed in tokens, prompt and output together.
+        average: Average number of tokens of a request in flight. None means the prompt plus half of the output if
+            both are given, and otherwise ``context``.
+        concurrent: Number of requests in flight.
+        users: Number of people, instead of ``concurrent``. Little's law gives the requests in flight from this
+            number, ``requests_per_minute`` and ``latency_s``.
+        requests_per_minute: Requests that each person sends per minute.
+        latency_s: Seconds from the arrival of a request to its last token.
+        prompt: Prompt length in tokens; None for ``context`` minus ``output``.
+        output: Output length in tokens.
+        ttft_s: Target for the time to first token, in seconds.
+        tpot_s: Target for the time per output token, in seconds.
+        burst: Peak number of requests divided by the average.
+        spare_replicas: Number of replicas that may fail.
+        shared_prefix: Number of tokens at the start that all requests share.
+        efficiency: Share of the roofline that servers are assumed to reach.
+        gpus: Accelerators to try: slugs, aliases, shell patterns, or machines with unequal GPUs
+            (``rtx-5070ti+rtx-5090``). Empty for all accelerators, commonly rented ones first.
+        available: Number of available devices of each kind; None for no limit.
+        prices: Price of a device per hour, by slug or alias. Only accelerators with a price are then tried.
         weights: Weight formats to try.
         kv: KV formats to try.
-        tensor_parallel: Sizes to try; None for 1, 2, 4 and 8.
-        layouts: Further layouts to try; None for those of the published grid and of ``sizing_layouts`` that suit a
-            model, or for none where tensor-parallel sizes are given.
-        engine: Engine whose rules apply; :func:`kvreport.size_home` answers for llama.cpp and Ollama.
-        utilization: Share of memory; None for the engine's default.
-        max_seqs: Requests at once as the engine's own flag counts them: of a data rank, and of all data ranks together for
-            SGLang; None for the engine's default.
-        max_batched_tokens: Tokens of one step of a data rank; None for the engine's default.
-        disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
-        fetch: True to ask the Hub for models that are not known.
-        revision: Branch, tag or commit of the Hub's repositories.
-        catalog: Where names are looked up; None for the public catalog.
+        tensor_parallel: Tensor-parallel sizes to try; None for 1, 2, 4 and 8.
+        layouts: Other layouts to try. None for the suitable ones in the published grid and in ``sizing_layouts``, or
+            for no others if ``tensor_parallel`` is given.
+        engine: Engine whose rules apply. For llama.cpp and Ollama, use :func:`kvreport.size_home`.
+        utilization: Share of the memory that the engine may use; None for the engine's default.
+        max_seqs: Maximum number of concurrent requests, counted as the engine's flag counts them: per data rank, or
+            over all data ranks for SGLang. None for the engine's default.
+        max_batched_tokens: Tokens in one step of a data rank; None for the engine's default.
+        disaggregated: If True, prefill and decode have separate pools, and deployments are ranked by their decode pool.
+        fetch: If True, download the configs of models that are not in the catalog from the Hugging Face Hub.
+        revision: Branch, tag or commit of the repositories on the Hub.
+        catalog: Catalog that resolves names; None for the public catalog.
 
     Raises:
-        InputError: If the workload contradicts itself or nothing offered serves it; the sentence
-            says what to relax.
+        InputError: If the workload contradicts itself or no deployment serves it. The message says what to relax.
 
     >>> size("Qwen/Qwen3-32B", context="8K", concurrent=8, gpus=["h200-sxm-141gb"])
     <Sizing 8 requests of 8,192 tokens: 1 x h200-sxm-141gb with Qwen/Qwen3-32B (tp1)>

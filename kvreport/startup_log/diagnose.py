@@ -117,23 +117,23 @@ def diagnose(
     revision: str | None = None,
     catalog: Catalog | None = None,
 ) -> Diagnosis:
-    """Read a log and compare it.
+    """Read a start-up log and compare it with a prediction.
 
     Args:
-        text: The log.
-        model: Model, where the log does not name one that the catalog knows.
-        gpu: Accelerator, where the log does not name one. One for each rank where they differ: a list, or
+        text: Text of the log.
+        model: Model, if the log does not name one from the catalog.
+        gpu: Accelerator, if the log does not name one. For unequal GPUs, a list with one entry per rank, or
             ``"rtx-5090+rtx-3090"``.
-        tensor_parallel: Devices of one replica, where the log does not say.
+        tensor_parallel: Number of GPUs in one replica, if the log does not state it.
         weights: Weight format; None for as released.
-        kv: KV format, where the log does not say.
-        draft: Draft model of SGLang's speculative decoding, where the catalog does not know the one that the log names.
-        fetch: True to ask the Hub for a model that is not known.
-        revision: Branch, tag or commit of the Hub's repository.
-        catalog: Where names are looked up; None for the public catalog.
+        kv: KV format, if the log does not state it.
+        draft: Draft model for SGLang's speculative decoding, if the log names one that is not in the catalog.
+        fetch: If True, download the config of a model that is not in the catalog from the Hugging Face Hub.
+        revision: Branch, tag or commit of the repository on the Hub.
+        catalog: Catalog that resolves names; None for the public catalog.
 
     Raises:
-        InputError: If the log is empty or too large, or a name given is unknown.
+        InputError: If the log is empty or too large, or a name is unknown.
 
     >>> read_log("INFO 05-28 09:13:55 [kv_cache_utils.py:634] GPU KV cache size: 107,136 tokens")
     <Diagnosis of vllm: The log does not say how many requests fit.>

@@ -51,29 +51,29 @@ HOST_LINK: Final = "PCIe 5.0 x16"
 
 @dataclass(frozen=True, slots=True)
 class TrafficAnswer:
-    """What a replay answers.
+    """The result of a replay.
 
     Attributes:
         trace: The trace.
         estimate: The deployment of one replica.
-        pools: Its pools.
-        replicas: Replicas that the trace was divided over, each with one share per data rank.
-        too_long: Requests left out because their prompts exceed the model's context.
-        definition: Name of the hit rate's definition (:data:`~kvreport.traffic.hits.DEFINITIONS`).
+        pools: The memory pools of one replica.
+        replicas: Number of replicas that share the trace. Each data rank of a replica gets a part of it.
+        too_long: Number of requests left out because their prompts exceed the model's context.
+        definition: Name of the definition of the hit rate (:data:`~kvreport.traffic.hits.DEFINITIONS`).
         efficiency: Share of the roofline that steps reach.
-        runs: One result per data rank of every replica; empty without time.
-        hit_rate: Hit rate of the pool in order of arrival; None if nothing is shared.
-        hit_rate_best: The best possible policy's; with windows or states a bound that no policy exceeds.
-        best_is_bound: True if it is such a bound.
-        hit_rate_unlimited: Without any limit.
-        curve: Hit rates by size.
-        cache_bytes_for_hit_rate: Bytes per device that reach the wanted hit rate; None if none was wanted, or
-            none does.
-        wanted_hit_rate: The wanted hit rate.
-        replicas_for_wait: Replicas for the wanted waiting time; None if none was wanted.
-        wanted_wait_s: The wanted 95th percentile of waiting, in seconds.
+        runs: One result per data rank of each replica; empty if time was not simulated.
+        hit_rate: Hit rate of the pool for requests in order of arrival; None if the trace shares no prefixes.
+        hit_rate_best: Hit rate of the best possible policy. For models with windows or states, an upper bound.
+        best_is_bound: True if ``hit_rate_best`` is an upper bound.
+        hit_rate_unlimited: Hit rate of a cache without a size limit.
+        curve: Hit rates by cache size.
+        cache_bytes_for_hit_rate: Bytes per device that reach ``wanted_hit_rate``; None if no size reaches it, or no
+            rate was given.
+        wanted_hit_rate: The target hit rate, or None.
+        replicas_for_wait: Number of replicas that meet ``wanted_wait_s``; None if no target was given.
+        wanted_wait_s: The target for the 95th percentile of the waiting time, in seconds.
         host_bytes: Bytes of the host tier per device.
-        hit_rate_with_host: Hit rate with the host tier, in order of arrival.
+        hit_rate_with_host: Hit rate with the host tier, for requests in order of arrival.
     """
 
     trace: Trace
@@ -103,7 +103,7 @@ class TrafficAnswer:
 
     @property
     def binding_pool(self) -> str | None:
-        """What kept requests waiting most often: a pool's name, ``max_seqs``, or None if nothing did."""
+        """The most frequent cause of waiting: the name of a pool, ``max_seqs``, or None if no request waited."""
         totals: dict[str, int] = {}
         for run in self.runs:
             for name, count in run.blocked_by.items():
@@ -113,14 +113,14 @@ class TrafficAnswer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What an answer must say before its numbers: times that are not recorded, what is left out or not followed."""
+        """Warnings to show before the numbers: missing times, requests left out, and options not taken into account."""
         times = arrival_note(self.trace) if self.runs else ""
         left_out = left_out_note(self.trace, self.estimate.request.context_tokens)
         unfollowed = (f"not followed: {one}" for one in self.estimate.request.not_followed)
         return tuple(note for note in (times, left_out, *unfollowed) if note)
 
     def times(self, name: str) -> dict[str, float] | None:
-        """Mean and percentiles of a time over all replicas; None if no request was served."""
+        """Return the mean and percentiles of a time over all replicas; None if no request was served."""
         values = sorted(value for run in self.runs for value in getattr(run, name))
         return summarize(values)
 
@@ -213,33 +213,34 @@ def replay(
     catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401 - the fields of Query, checked there
 ) -> TrafficAnswer:
-    """Answer what a deployment does under recorded traffic.
+    """Replay recorded traffic on a deployment.
 
     Args:
-        trace: A trace, its file, or the name of a shipped one (``mooncake-conversation``).
-        model: As in :func:`kvreport.estimate`.
-        gpu: As in :func:`kvreport.estimate`: an accelerator, or a list with one per rank.
-        replicas: Replicas that the trace is divided over: whole sessions where it has them, else in turn. Each
-            data rank of a replica (``data_parallel``) has pools of its own and gets a share, too.
-        host_memory: Host tier per device (bytes, or ``"256GiB"``).
-        host_policy: ``write_through`` copies a request's blocks when it ends, ``on_eviction`` when they are evicted.
-        time_to_live_s: Seconds after which cached blocks expire.
+        trace: A trace, the path of its file, or the name of an included trace (``mooncake-conversation``).
+        model: Same as in :func:`kvreport.estimate`.
+        gpu: Same as in :func:`kvreport.estimate`: an accelerator, or a list with one entry per rank.
+        replicas: Number of replicas that share the trace. Sessions stay whole; requests without a session are
+            assigned in turn. Each data rank of a replica (``data_parallel``) has separate pools and gets a part of the trace.
+        host_memory: Host tier per device, in bytes or as text such as ``"256GiB"``.
+        host_policy: ``write_through`` copies the blocks of a request when it ends, ``on_eviction`` when they are evicted.
+        time_to_live_s: Number of seconds after which cached blocks expire.
         speed: Arrival-rate multiplier.
-        closed_loop: A session's next request waits for the answer before and its think time.
+        closed_loop: If True, each request of a session waits for the previous answer plus the think time.
         efficiency: Share of the roofline that steps reach.
-        order_only: Hit rates only, without time.
-        curve: False leaves out hit rates by size of the cache.
-        hit_rate: A wanted hit rate, from 0 to 1: the cache that reaches it is looked for.
-        wait_s: A wanted 95th percentile of waiting: the replicas that reach it are looked for.
-        block_tokens: Tokens of the trace's blocks, where it does not state them.
+        order_only: If True, compute hit rates only and do not simulate time.
+        curve: If False, leave out the hit rates by cache size.
+        hit_rate: Target hit rate, from 0 to 1. The answer has the cache size that reaches it.
+        wait_s: Target for the 95th percentile of the waiting time in seconds. The answer has the number of replicas
+            that meets it.
+        block_tokens: Number of tokens per block of the trace, if the trace does not state it.
         rate: Requests per second, for traces without times.
         limit: Read at most this many requests.
-        catalog: Where names are looked up; None for the public catalog.
-        **options: Fields of :class:`kvreport.query.Query`: layout, formats, engine, ``utilization`` and so on.
+        catalog: Catalog that resolves names; None for the public catalog.
+        **options: Options of :func:`kvreport.estimate`, such as layout, formats, engine and ``utilization``.
             ``context_tokens`` is the longest request served; ``kv_offload`` is another name of ``host_memory``.
 
     Raises:
-        InputError: If something is unknown, out of range or impossible.
+        InputError: If a name is unknown, or a value is out of range or impossible.
 
     >>> replay("mooncake-conversation", "Qwen/Qwen3-8B", gpu="h200-sxm-141gb", limit=50, order_only=True)
     <TrafficAnswer mooncake-conversation on h200-sxm-141gb: hit rate 5.1%>
