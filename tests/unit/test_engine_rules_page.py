@@ -40,7 +40,7 @@ def test_every_rule_stands_once_with_its_source_and_every_range(tmp_path: Path) 
         assert str(escape(rule.where)) in html, rule.what
     assert html.count("<tr") == 2 + len(rules.rules) + len(rules.lists) + len(rules.traits) + 9
     assert "every release: DiffusionGemmaForBlockDiffusion, Gemma4ForCausalLM" in html
-    assert "before 0.5.18: no; from 0.5.18: yes" in html
+    assert "before 0.5.18: no; since 0.5.18: yes" in html
 
 
 def test_a_value_counts_the_logs_of_its_releases_alone() -> None:
@@ -54,11 +54,11 @@ def test_a_value_counts_the_logs_of_its_releases_alone() -> None:
     ]
     told = {row.head.text: [cell.text for cell in row.cells] for row in engine_rules._rows(rules, logs)}
     term, values, _ = told["Default memory share."]
-    assert (term, values) == ("defaults", "before 0.20: 0.9 (1 of 1 log); from 0.20: 0.92 (1 of 2 logs)")
+    assert (term, values) == ("defaults", "before 0.20: 0.9 (1 of 1 log); since 0.20: 0.92 (1 of 2 logs)")
     (weights,) = (row for name, row in told.items() if name.startswith("Blocks of 20 MiB"))
-    assert weights[1] == "before 0.22: no (1 of 2 logs); from 0.22: yes (1 of 1 log)"
+    assert weights[1] == "before 0.22: no (1 of 2 logs); since 0.22: yes (1 of 1 log)"
     (packed,) = (values for name, values in told.items() if name.startswith("How unequal pages"))
     assert (
         packed[1]
-        == "before 0.23: tuples (1 of 1 log); 0.23 to before 0.24: buckets (no log); from 0.24: widest (no log)"
+        == "before 0.23: tuples (1 of 1 log); from 0.23 until 0.24: buckets (no log); since 0.24: widest (no log)"
     )

@@ -56,7 +56,7 @@ def _ranges(rules: RulesFile) -> Table:
     columns = (
         Column("Releases", numeric=False),
         Column("From", numeric=False),
-        Column("Stands for", numeric=False),
+        Column("Computed as", numeric=False),
     )
     return Table(
         f"Names of {label}'s releases on the command line",
@@ -68,7 +68,7 @@ def _ranges(rules: RulesFile) -> Table:
 
 def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Table:
     label = rules.records[-1].label.split()[0]
-    logs = ". Brackets: how many of the logs that show the figure agree with the value" if cases else ""
+    logs = ". In brackets: how many of the logs that show the figure agree with the value" if cases else ""
     return Table(
         f"What {label} does in each release{logs}",
         Column("Rule", numeric=False),
@@ -99,13 +99,13 @@ def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Iterat
 
 
 def _span(stated: Sequence[str], place: int) -> str:
-    """The releases of a value: ``before 0.20``, ``0.20 to before 0.24``, ``from 0.24``; ``every release``."""
+    """The releases of a value: ``before 0.20``, ``from 0.20 until 0.24``, ``since 0.24``; ``every release``."""
     if len(stated) == 1:
         return "every release"
     first = stated[place]
     if place + 1 == len(stated):
-        return f"from {first}"
-    return f"before {stated[1]}" if place == 0 else f"{first} to before {stated[place + 1]}"
+        return f"since {first}"
+    return f"before {stated[1]}" if place == 0 else f"from {first} until {stated[place + 1]}"
 
 
 def _said(value: object) -> str:
