@@ -19,6 +19,11 @@ PLOT_WIDTH: Final = 860
 PLOT_HEIGHT: Final = 360
 PLOT_NARROW: Final = 560
 """Below this width the names of lines stand in a list under the drawing."""
+PLOT_WIDTH_NARROW: Final = 360
+PLOT_HEIGHT_NARROW: Final = 300
+PLOT_TICK_WIDTH: Final = 57
+PLOT_TICK_HEIGHT: Final = 36
+"""Least room of a tick's label along an axis."""
 LABEL_GAP: Final = 15
 """Least distance between the names of two lines."""
 CHOSEN_WIDTH: Final = 7.5
@@ -26,6 +31,11 @@ CHOSEN_HEIGHT: Final = 17
 """Room of the chosen case's figures: for each character, and in height."""
 CHOSEN_AWAY: Final = 9
 """Distance of the figures from their point."""
+CHOSEN_STEP: Final = 12
+CHOSEN_STEPS: Final = 8
+"""Where lines pass on every side of the point: how far off the figures are tried, and how often, to each side."""
+CHOSEN_CROSSING: Final = 40
+"""Distance that one line less between the figures and their point is worth."""
 
 
 def log_place(value: float, low: float, high: float, length: float) -> float:
@@ -75,6 +85,28 @@ def overlaps(
     if max(first, last) <= top:
         return False
     return min(first, last) < top + height
+
+
+def crosses(
+    start: float,
+    start_y: float,
+    end: float,
+    end_y: float,
+    left: float,
+    left_y: float,
+    right: float,
+    right_y: float,
+) -> bool:
+    """Say whether two pieces of lines cross; pieces that only touch do not."""
+    run, rise = end - start, end_y - start_y
+    first = run * (left_y - start_y) - rise * (left - start)
+    last = run * (right_y - start_y) - rise * (right - start)
+    width, slope = right - left, right_y - left_y
+    before = width * (start_y - left_y) - slope * (start - left)
+    after = width * (end_y - left_y) - slope * (end - left)
+    if first * last >= 0:
+        return False
+    return before * after < 0
 
 
 def label_place(wanted: float, before: float) -> float:

@@ -15,7 +15,7 @@
       this.data = data;
       this.narrow = width < kernel.PLOT_NARROW;
       this.width = this.narrow ? width : Math.min(width, kernel.PLOT_WIDTH);
-      this.height = this.narrow ? 300 : kernel.PLOT_HEIGHT;
+      this.height = this.narrow ? kernel.PLOT_HEIGHT_NARROW : kernel.PLOT_HEIGHT;
       this.left = kernel.PLOT_LEFT;
       this.top = kernel.PLOT_TOP;
       this.right = this.width - (this.narrow ? kernel.PLOT_RIGHT_NARROW : kernel.PLOT_RIGHT);
@@ -63,14 +63,15 @@
     node() {
       const { data, left, right, top, bottom, width, height } = this;
       const box = svg("svg", { class: "kv-svg", viewBox: `0 0 ${width} ${height}`, width, height });
-      for (const n of this.ticks(1, this.most, 8)) {
+      const room = (length, least) => Math.floor(length / least);
+      for (const n of this.ticks(1, this.most, room(bottom - top, kernel.PLOT_TICK_HEIGHT))) {
         const y = this.y(n);
         box.append(
           svg("line", { class: "kv-gridline", x1: left, x2: right, y1: y, y2: y }),
           text(left - 7, y + 4, count(n), { "text-anchor": "end" }),
         );
       }
-      for (const n of this.ticks(this.first, this.last, this.narrow ? 5 : 11)) {
+      for (const n of this.ticks(this.first, this.last, room(right - left, kernel.PLOT_TICK_WIDTH))) {
         const x = this.x(n);
         box.append(
           svg("line", { class: "kv-gridline", y1: top, y2: bottom, x1: x, x2: x }),
@@ -134,6 +135,10 @@
       const x = this.x(context), y = this.y(requests);
       const words = `${count(requests)} at ${tokens(context)}`;
       const [left, base] = this.free(x, y, kernel.CHOSEN_WIDTH * words.length);
+      if (Math.abs(left - x) > kernel.CHOSEN_AWAY || Math.abs(base - y) > 2 * kernel.CHOSEN_HEIGHT) {
+        const x2 = left > x ? left - 3 : left + 3;
+        box.append(svg("line", { class: "kv-leader", x1: x, y1: y, x2, y2: base - 4 }));
+      }
       box.append(
         svg("circle", { class: "kv-chosen", cx: x, cy: y, r: 5.5 }),
         svg("text", {
@@ -145,12 +150,10 @@
       );
     }
 
-    /* Where the figures of a point cross the fewest lines: right above, left below, left above, right below. */
+    /* Where the figures of a point stand: next to it (right above, left below, left above, right below) if no line
+       passes there, else at the nearest free place. */
     free(x, y, width) {
       const away = kernel.CHOSEN_AWAY, high = kernel.CHOSEN_HEIGHT;
-      const places = [[1, -away], [-1, away + 11], [-1, -away], [1, away + 11]].map((
-        [side, up],
-      ) => [x + side * away, y + up]);
       const pieces = [...this.data.lines.map((line) => line.points), this.data.ceiling || []].flatMap(
         (points) => {
           const inside = points.filter(([context]) => context <= this.last);
@@ -163,13 +166,30 @@
         },
       );
       const crossed = ([place, base]) => {
-        const left = place > x ? place : place - width;
-        const outside = left < this.left || left + width > this.right || base > this.bottom;
-        const over = ([a, m, b, n]) => kernel.overlaps(a, m, b, n, left, base - high + 4, width, high);
+        const left = place > x ? place : place - width, up = base - high + 4;
+        const outside = left < this.left || left + width > this.right || base > this.bottom || up < this.top;
+        const over = ([a, m, b, n]) => kernel.overlaps(a, m, b, n, left, up, width, high);
         return (outside ? 100 : 0) + pieces.filter(over).length;
       };
-      const counts = places.map(crossed);
-      return places[counts.indexOf(Math.min(...counts))];
+      const near = [[1, -away], [-1, away + 11], [-1, -away], [1, away + 11]].map((
+        [side, up],
+      ) => [x + side * away, y + up]);
+      const counts = near.map(crossed), fewest = Math.min(...counts);
+      let best = near[counts.indexOf(fewest)], least = fewest ? Infinity : 0;
+      const step = kernel.CHOSEN_STEP, far = kernel.CHOSEN_STEPS * step;
+      for (let off = away; least && off < away + far; off += step) {
+        for (let down = -far; down <= far; down += step) {
+          for (const place of [[x + off, y + down + 4], [x - off, y + down + 4]]) {
+            if (Math.hypot(off, down) >= least || crossed(place)) continue;
+            const passed = pieces.filter(([a, m, b, n]) =>
+              kernel.crosses(x, y, place[0], y + down, a, m, b, n)
+            ).length;
+            const cost = Math.hypot(off, down) + kernel.CHOSEN_CROSSING * passed;
+            if (cost < least) [least, best] = [cost, place];
+          }
+        }
+      }
+      return best;
     }
   }
 

@@ -206,7 +206,7 @@ def test_the_browser_puts_the_chosen_case_s_figures_where_the_page_has_them(brow
     read = "(text) => ['x', 'y', 'text-anchor'].map((name) => text.getAttribute(name) ?? 'start')"
     page = made.page
     page.goto(made.address)
-    printed = page.locator(".kv-chosen-text").evaluate(read)
+    printed = page.locator(".kv-chosen-text").locator("visible=true").evaluate(read)
     page = made.go("?context=8K")
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
     drawn = page.locator(".kv-chosen-text").evaluate(read)
@@ -592,7 +592,8 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     assert FEWEST in page.locator("#users-table caption").inner_text()
 
 
-LETTERS = """() => [...document.querySelectorAll('main .kv-plot text')].filter((one) => one.textContent.trim()).map((one) =>
+LETTERS = """() => [...document.querySelectorAll('main .kv-plot text')].filter((one) =>
+  one.textContent.trim() && one.checkVisibility()).map((one) =>
   parseFloat(getComputedStyle(one).fontSize) * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"""
 
 
@@ -612,3 +613,27 @@ def test_letters_of_the_boundary_chart_are_13_px_on_a_phone(browser, address, sc
     assert len(found) > 8
     assert min(found) >= 12.9
     assert wide == 390
+
+
+@pytest.mark.parametrize("width", [320, 390, 620, 768, 1440])
+def test_the_printed_boundary_chart_is_read_at_every_width_without_a_script(browser, address, width):
+    """Its letters were 5.4 px on a phone until the reader did something; now they are about 13, and nothing scrolls."""
+    context = browser.new_context(
+        java_script_enabled=False, bypass_csp=True, viewport={"width": width, "height": 844}
+    )
+    page = context.new_page()
+    page.goto(address + LLAMA)
+    found = page.evaluate(LETTERS)
+    plot = page.locator(".kv-plot")
+    names = plot.locator("ul.kv-lines li").locator("visible=true")
+    listed, drawn = names.count(), plot.locator(".kv-name").locator("visible=true").count()
+    scrolls = plot.evaluate("(one) => one.scrollWidth > one.clientWidth")
+    page.emulate_media(media="print")
+    printed = plot.locator("svg.kv-svg").locator("visible=true").count()
+    context.close()
+    assert len(found) > 8
+    assert 11 <= min(found) <= max(found) <= 16
+    assert max(listed, drawn) > 1
+    assert min(listed, drawn) == 0
+    assert not scrolls
+    assert printed == 1

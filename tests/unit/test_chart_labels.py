@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import log2
+
+import pytest
 
 from kvreport import plot
 from kvreport.site.kit import charts
@@ -46,6 +48,33 @@ def test_the_figures_of_the_chosen_case_stand_where_no_line_is() -> None:
     found = positions(close)["chosen"]
     assert found["anchor"] == "end"
     assert found["base"] > found["y"]  # left below: the others pass above
+
+
+@pytest.mark.parametrize("size", [(), (plot.PLOT_WIDTH_NARROW, plot.PLOT_HEIGHT_NARROW)])
+def test_the_figures_of_the_chosen_case_cross_no_line_where_lines_pass_on_every_side(size):
+    """Of five lines close together, the figures of the middle one stood on the one below."""
+    close = PlotData(
+        tuple(falling(n, str(n)) for n in (512, 200, 300, 800, 1200, 440)),
+        ceiling=falling(640, "").points,
+        chosen=(8192, 64),
+    )
+    drawn = positions(close, *size)
+    chosen = drawn["chosen"]
+    width = plot.CHOSEN_WIDTH * len(chosen["text"])
+    left = chosen["left"] - (width if chosen["anchor"] == "end" else 0)
+    box = (left, chosen["base"] - 13, width, plot.CHOSEN_HEIGHT)
+    paths = [path for _, path in drawn["lines"]] + [drawn["ceiling"]]
+    points = [[tuple(map(float, one.split())) for one in path[1:].split("L")] for path in paths]
+    assert not any(plot.overlaps(*a, *b, *box) for path in points for a, b in pairwise(path))
+    assert drawn["left"] <= left < left + width <= drawn["right"]
+    assert chosen["leader"]  # a line leads to them, for they are not next to their point
+
+
+def test_pieces_of_lines_cross_in_their_middles():
+    assert plot.crosses(0, 0, 10, 10, 0, 10, 10, 0)
+    assert not plot.crosses(0, 0, 10, 10, 0, 5, 4, 5)
+    assert not plot.crosses(0, 0, 10, 10, 5, 5, 10, 0)  # it begins on the other
+    assert not plot.crosses(0, 0, 10, 10, 0, 1, 10, 11)
 
 
 def test_a_piece_of_a_line_is_over_a_box_only_where_it_passes_through() -> None:

@@ -7,19 +7,17 @@ line with its name. ``docs/assets/kv-chart.js`` draws the same from the same dat
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 from kvreport import plot, units
 from kvreport.accounting import kernel
 from kvreport.site.kit.tables import Table
 from kvreport.words import counted
 
-_TICK_WIDTH: Final = 57
-_TICK_HEIGHT: Final = 36
-"""Least room of a tick's label along an axis, in the drawing's units."""
 Points = tuple[tuple[int, int], ...]
 
 
@@ -77,6 +75,11 @@ class Plot:
         return positions(self.data)
 
     @property
+    def narrow(self) -> dict[str, Any]:
+        """Positions on a phone, where the names of lines stand in a list under the drawing."""
+        return positions(self.data, plot.PLOT_WIDTH_NARROW, plot.PLOT_HEIGHT_NARROW)
+
+    @property
     def finding(self) -> str:
         """What the lines say, in one sentence, or ""."""
         return finding(self.data)
@@ -126,7 +129,8 @@ class _Drawing:
     def __init__(self, data: PlotData, width: int, height: int) -> None:
         self.data = data
         self.width, self.height = width, height
-        self.right = width - plot.PLOT_RIGHT
+        self.narrow = width < plot.PLOT_NARROW
+        self.right = width - (plot.PLOT_RIGHT_NARROW if self.narrow else plot.PLOT_RIGHT)
         self.bottom = height - plot.PLOT_BOTTOM
         points = [point for line in data.lines for point in line.points]
         self.last = data.limit or max((context for context, _ in points), default=2)
@@ -136,10 +140,10 @@ class _Drawing:
 
     def x(self, context: float) -> float:
         length = self.right - plot.PLOT_LEFT
-        return plot.PLOT_LEFT + plot.log_place(context, self.first, self.last, length)
+        return round(plot.PLOT_LEFT + plot.log_place(context, self.first, self.last, length), 1)
 
     def y(self, count: float) -> float:
-        return self.bottom - plot.log_place(count, 1, self.most, self.bottom - plot.PLOT_TOP)
+        return round(self.bottom - plot.log_place(count, 1, self.most, self.bottom - plot.PLOT_TOP), 1)
 
     def path(self, points: Points) -> str:
         inside = [(c, n) for c, n in points if c <= self.last]
@@ -159,18 +163,27 @@ class _Drawing:
             exponent += stride
 
     def chosen(self) -> dict[str, Any] | None:
-        """Return the chosen point, and where its figures cross the fewest lines."""
+        """Return the chosen point, and where its figures cross no line, or the fewest."""
         if not self.data.chosen:
             return None
         context, count = self.data.chosen
         text = f"{units.count(count)} at {units.human_tokens(context)}"
-        x, y, width = self.x(context), self.y(count), plot.CHOSEN_WIDTH * len(text)
+        x, y = self.x(context), self.y(count)
+        left, base = self._free(x, y, plot.CHOSEN_WIDTH * len(text))
+        far = abs(left - x) > plot.CHOSEN_AWAY or abs(base - y) > 2 * plot.CHOSEN_HEIGHT
+        return {
+            "x": x,
+            "y": y,
+            "text": text,
+            "left": left,
+            "base": base,
+            "anchor": "start" if left > x else "end",
+            "leader": (left - 3 if left > x else left + 3, base - 4) if far else None,
+        }
+
+    def _free(self, x: float, y: float, width: float) -> tuple[float, float]:
+        """Where figures of a point stand: next to it if no line passes there, else at the nearest free place."""
         away, high = plot.CHOSEN_AWAY, plot.CHOSEN_HEIGHT
-        # Right above, left below, left above, right below: lines fall to the right.
-        places = [
-            (x + side * away, y + up)
-            for side, up in ((1, -away), (-1, away + 11), (-1, -away), (1, away + 11))
-        ]
         drawn = [line.points for line in self.data.lines] + [self.data.ceiling]
         pieces = [
             (self.x(a), self.y(m), self.x(b), self.y(n))
@@ -180,19 +193,32 @@ class _Drawing:
 
         def crossed(place: tuple[float, float]) -> int:
             left = place[0] if place[0] > x else place[0] - width
-            outside = left < plot.PLOT_LEFT or left + width > self.right or place[1] > self.bottom
-            box = (left, place[1] - high + 4, width, high)
-            return 100 * outside + sum(plot.overlaps(*piece, *box) for piece in pieces)
+            top = place[1] - high + 4
+            outside = left < plot.PLOT_LEFT or left + width > self.right
+            outside = outside or place[1] > self.bottom or top < plot.PLOT_TOP
+            return 100 * outside + sum(plot.overlaps(*piece, left, top, width, high) for piece in pieces)
 
-        left, base = min(places, key=crossed)
-        return {
-            "x": x,
-            "y": y,
-            "text": text,
-            "left": left,
-            "base": base,
-            "anchor": "start" if left > x else "end",
-        }
+        # Right above, left below, left above, right below: lines fall to the right.
+        near = [
+            (x + side * away, y + up)
+            for side, up in ((1, -away), (-1, away + 11), (-1, -away), (1, away + 11))
+        ]
+        best = min(near, key=crossed)
+        if not crossed(best):
+            return best
+        least = math.inf
+        for across in range(plot.CHOSEN_STEPS):
+            for up in range(-plot.CHOSEN_STEPS, plot.CHOSEN_STEPS + 1):
+                for side in (1, -1):
+                    off, down = away + across * plot.CHOSEN_STEP, up * plot.CHOSEN_STEP
+                    place = (x + side * off, y + down + 4)
+                    if math.hypot(off, down) >= least or crossed(place):
+                        continue
+                    passed = sum(plot.crosses(x, y, place[0], y + down, *piece) for piece in pieces)
+                    cost = math.hypot(off, down) + plot.CHOSEN_CROSSING * passed
+                    if cost < least:
+                        least, best = cost, place
+        return best
 
     def labels(self) -> list[dict[str, Any]]:
         ends = [
@@ -216,9 +242,10 @@ class _Drawing:
 
     def parts(self) -> dict[str, Any]:
         data = self.data
-        across = (self.right - plot.PLOT_LEFT) // _TICK_WIDTH
-        up = (self.bottom - plot.PLOT_TOP) // _TICK_HEIGHT
+        across = (self.right - plot.PLOT_LEFT) // plot.PLOT_TICK_WIDTH
+        up = (self.bottom - plot.PLOT_TOP) // plot.PLOT_TICK_HEIGHT
         return {
+            "kind": "kv-narrow" if self.narrow else "kv-broad",
             "width": self.width,
             "height": self.height,
             "left": plot.PLOT_LEFT,
@@ -230,7 +257,7 @@ class _Drawing:
             "lines": [(n, self.path(line.points)) for n, line in enumerate(data.lines, start=1)],
             "ceiling": self.path(data.ceiling),
             "area": self.area(),
-            "labels": self.labels(),
+            "labels": [] if self.narrow else self.labels(),
             "limit": None
             if data.limit is None
             else {"x": self.x(data.limit), "text": f"model limit {units.human_tokens(data.limit)}"},
