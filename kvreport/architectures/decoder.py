@@ -163,8 +163,8 @@ def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
     if keys.has(*_CONTEXT_KEYS):
         return context(keys), []
     note = (
-        f"The config states no limit to the context (the architecture has none); {usual:,} tokens are"
-        " usual for the class, unless the maker's own word stands among the sources."
+        "The config states no context limit, because the architecture has none. Unless a source below states the "
+        f"publisher's limit, kvreport uses {usual:,} tokens, which is common for the class."
     )
     return usual, [note]
 

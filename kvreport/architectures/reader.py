@@ -28,7 +28,7 @@ MAX_PARAMETERS: Final = 10**15
 """A thousand times the largest model published; beyond it a config is a mistake."""
 
 _TEXT_SECTIONS: Final = ("text_config", "llm_config", "language_config", "llm_cfg")
-DEFAULTS_TAKEN: Final = "Not in the config, so the defaults"
+DEFAULTS_TAKEN: Final = "The config leaves out some values, so the defaults"
 """How the note of a record begins whose dimensions are in part its class's defaults."""
 
 _THINKER: Final = "thinker_config"
@@ -212,7 +212,9 @@ def _dtype(config: Keys, text: Keys) -> tuple[Literal["bfloat16", "float16"], li
     if plain in ("float16", "half"):
         return "float16", []
     if name is None:
-        return "bfloat16", ["The config names no element type; bfloat16 is taken, two bytes as with float16."]
+        return "bfloat16", [
+            "The config does not state an element type. kvreport assumes bfloat16, which has two bytes like float16."
+        ]
     raise config.fault("torch_dtype", name, "bfloat16, float16 or float32")
 
 
@@ -220,7 +222,7 @@ def _assumptions(text: Keys, architecture: str) -> list[str]:
     if not text.trail.assumed:
         return []
     listed = ", ".join(f"{name} = {value}" for name, value in sorted(text.trail.assumed.items()))
-    return [f"{DEFAULTS_TAKEN} of {architecture} were taken: {listed}."]
+    return [f"{DEFAULTS_TAKEN} of {architecture} are used: {listed}."]
 
 
 def _experts(blueprint: Blueprint) -> Experts | None:

@@ -86,5 +86,5 @@ def test_opt_350m_has_an_embedding_narrower_than_its_layers() -> None:
 def test_bloom_says_that_its_context_was_not_stated() -> None:
     model = read("BloomForCausalLM")
     assert model.context_tokens == 2048
-    assert any("states no limit to the context" in note for note in model.notes)
-    assert not read("BloomForCausalLM", seq_length=4096).notes[0].startswith("The config states no limit")
+    assert any("states no context limit" in note for note in model.notes)
+    assert not read("BloomForCausalLM", seq_length=4096).notes[0].startswith("The config states no context limit")

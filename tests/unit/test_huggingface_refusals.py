@@ -88,7 +88,7 @@ def test_a_missing_size_without_a_class_default_is_an_error() -> None:
 def test_a_class_default_that_stood_in_is_written_down() -> None:
     config = {key: value for key, value in DEEPSEEK_V3.items() if key != "num_hidden_layers"}
     notes = " ".join(read_config(config, id="a/b").notes)
-    assert "Not in the config" in notes
+    assert "The config leaves out some values" in notes
     assert "num_hidden_layers = 61" in notes
 
 

@@ -77,7 +77,7 @@ def test_a_field_needs_a_label_and_help(style):
 
 
 def test_settings_and_strings_of_code_are_not_prose(style):
-    long = "Not in the config, so the defaults were taken: " + ", ".join(
+    long = "The config leaves out some values, so the defaults are used: " + ", ".join(
         f"text_config.key_{n} = {n}" for n in range(20)
     )
     assert next(iter(style.markdown(long))).text.endswith("code, code, code")
