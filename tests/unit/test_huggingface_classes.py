@@ -87,4 +87,8 @@ def test_bloom_says_that_its_context_was_not_stated() -> None:
     model = read("BloomForCausalLM")
     assert model.context_tokens == 2048
     assert any("states no context limit" in note for note in model.notes)
-    assert not read("BloomForCausalLM", seq_length=4096).notes[0].startswith("The config states no context limit")
+    assert (
+        not read("BloomForCausalLM", seq_length=4096)
+        .notes[0]
+        .startswith("The config states no context limit")
+    )
