@@ -154,8 +154,11 @@
      gpus: ids of further accelerators, which a comparison has;
      unlisted: a name with another release number than the model's;
      engines: names of the engines that were named;
-     asks: words that ask for a choice, a price, a speed or a use. */
+     asks: words that ask for a choice, a price, a speed or a use;
+     unread: of a start command the flags that no page follows. */
   function understand(text, site, names) {
+    const started = fromCommand(text, site, names);
+    if (started) return started;
     const words = wordsOf(text);
     const state = {}, understood = [], missed = [], left = [], asks = [];
     let devices = null;
@@ -247,6 +250,70 @@
       engines,
     };
   }
+
+  /* What a start command of vLLM asks for: its flags are fields of the state, or change no memory, or are not read here.
+     null for other commands, and for words that are none of its own, but for a GPU. */
+  function fromCommand(text, site, names) {
+    const [before, after] = text.replace(/\s\\(?=\s)/g, " ").split(/\bvllm serve\s/);
+    if (!names.server || after === undefined || !/^\s*(CUDA_VISIBLE_DEVICES=\S+\s+)?$/.test(before)) {
+      return null;
+    }
+    const { keys, switches, dropped, idle } = names.server;
+    const words = after.trim().split(/\s+/).map((word) => word.replace(/^(["'])(.*)\1$/, "$2")).reverse();
+    const query = new URLSearchParams(), other = [], flags = [], unread = [];
+    while (words.length) {
+      const word = words.pop();
+      if (!/^--?[a-z]/.test(word)) {
+        other.push(word);
+        continue;
+      }
+      const [, flag, written] = /^([^=]+)=?(.*)$/.exec(word), name = flag.replace(/_/g, "-");
+      const takes = name === "--model" || (keys[name] && !switches.includes(name)) || idle[1].includes(name);
+      const value = word.includes("=") ? written : takes ? words.pop() || "" : "1";
+      const said = takes && !word.includes("=") ? `${flag} ${value}` : word;
+      if (name === "--model") other.unshift(value);
+      else if (dropped[name]?.includes(value) || idle[0].includes(name) || idle[1].includes(name)) {
+        flags.push(said);
+      } else if (keys[name] && !(keys[name] === "context" && /\D/.test(value))) query.set(keys[name], value);
+      else {
+        unread.push(said);
+        while (words.length && !words[words.length - 1].startsWith("-")) words.pop();
+      }
+    }
+    const model = other.length && names.models.find((one) => one.names.includes(plainName(other[0])));
+    const gpu = other.length > 1 && understand(other.slice(1).join(" "), site, names);
+    const strange = gpu &&
+      [
+        gpu.missed,
+        gpu.asks,
+        gpu.gpus,
+        gpu.home,
+        Object.keys(gpu.state).filter((key) => !/^(gpu|tp)$/.test(key)),
+      ]
+        .some((one) => one.length);
+    if (!model || strange || (gpu && !gpu.state.gpu)) return null;
+    const { state, ignored } = kvState.read(site, COMMANDED, [], String(query));
+    for (const one of ignored) unread.push(one);
+    const engine = kvState.engineOf(site, "vllm");
+    const own = { ...engine !== site.engine.default && { engine }, ...gpu && { gpu: gpu.state.gpu } };
+    const understood = [
+      model.name,
+      ...Array.from(query, ([key, value]) => `${key} ${value}`),
+      ...gpu ? gpu.understood : [],
+    ];
+    if (flags.length) understood.push(`without effect on memory: ${flags.join(", ")}`);
+    return {
+      state: { model: model.id, tp: 1, ...own, ...state },
+      understood,
+      missed: [],
+      home: [],
+      gpus: [],
+      asks: [],
+      engines: [],
+      unread,
+    };
+  }
+  const COMMANDED = "tp pp dp ep dcp weights kv context share batched seqs eager".split(" ");
 
   /* Devices of all ranks and stages together, as "8x b200 dp8" says them; "dp" alone is a rank on each of them. */
   function divided(state, stated, devices, understood, missed) {
@@ -577,6 +644,7 @@
 
   /* Names as the search wants them: every alias on its own, and the words of a model's name. */
   function prepared(file) {
+    const idle = Object.values(file.server?.idle || {}).map((text) => text.split(" "));
     const alone = ([id, name, maker, release, common, aliases]) => ({
       id,
       name,
@@ -592,6 +660,7 @@
       models: file.models.map(alone),
       gpus: file.gpus.map(alone),
       machines: (file.machines || []).map(alone).map(base),
+      server: file.server && { ...file.server, idle },
     };
   }
 
@@ -602,12 +671,15 @@
   function wayTo(text, found, site, names) {
     const { state, home, machine, missed, asks, gpus, engines, unlisted, understood } = found;
     if (START.test(` ${text} `)) {
+      if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
       return {
         said: `A server's start command is answered on the command line.${
           state.gpu ? "" : " The GPU is an example: state yours."
         }`,
-        links: [],
+        links: found.unread
+          ? [[`the answer without ${found.unread.join(", ")}`, kvState.search(state) || "?"]]
+          : [],
         command: `kvreport estimate ${kvState.quote(text.trim().slice(0, 2000))} --gpu ${state.gpu || usual}`,
       };
     }

@@ -2,13 +2,15 @@
 
 ``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names], ``gpus`` are
 [id, name, maker, release, common, other names], and so are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
-start-up logs and quantized copies are about most often, and the accelerators that most readers know.
+start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``server`` has the flags
+of vLLM's server: those of the pages' state by their key in an address, and those that change no memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from kvreport.catalog.accelerator import Accelerator
@@ -16,8 +18,10 @@ from kvreport.catalog.home import HomeMachines, home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import load_observations
+from kvreport.catalog.server_flags import flag_table
 from kvreport.publish.profiles import FOLDER, encode
 from kvreport.publish.site_data import SiteData
+from kvreport.query import options
 from kvreport.resources import data_dir
 
 ADDRESS: Final = f"{FOLDER}/picker.json"
@@ -47,7 +51,35 @@ def facts(site: SiteData) -> dict[str, Any]:
             [one.id, one.name, one.vendor, one.release, 0, list(one.aliases)]
             for one in home_machines(site.catalog)
         ],
+        "server": server_flags(data_dir()),
     }
+
+
+def server_flags(folder: Path) -> dict[str, Any]:
+    """Return what a start command of vLLM says to a page.
+
+    Args:
+        folder: Folder of the data whose flags are read.
+
+    Returns:
+        ``keys``: the key in an address of every flag that a page follows. ``switches``: those of them without a value.
+        ``dropped``: values that leave the choice to the server, by flag. ``idle``: flags that change no memory, apart by
+        spaces, by the number of words that follow them.
+    """
+    by_flag = {name: option.url for option in options() if option.url for name in option.flags}
+    found: dict[str, Any] = {"keys": {}, "switches": [], "dropped": {}, "idle": {"0": "", "1": ""}}
+    for name, flag in flag_table(folder, "vllm").server.spellings():
+        if flag.group.effect == "none" and flag.takes in found["idle"]:
+            found["idle"][flag.takes] = f"{found['idle'][flag.takes]} {name}".strip()
+        key = by_flag.get(flag.group.ours or "")
+        if flag.group.effect != "followed" or key is None or flag.takes not in {"0", "1"}:
+            continue
+        found["keys"][name] = key
+        if flag.takes == "0":
+            found["switches"].append(name)
+        if dropped := [value for value, ours in flag.group.values.items() if not ours]:
+            found["dropped"][name] = dropped
+    return found
 
 
 def home_machines(catalog: Catalog) -> tuple[Accelerator, ...]:

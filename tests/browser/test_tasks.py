@@ -206,6 +206,23 @@ def test_a_question_of_another_page_leads_there(reader, text, target):
     assert not reader.page.locator("[data-kv-slot=chart] svg").count()
 
 
+def test_a_pasted_start_command_is_answered_on_the_page(reader, answer):
+    """It was answered with another command, to be run elsewhere."""
+    reader.ask(
+        "vllm serve meta-llama/Llama-3.1-70B-Instruct -tp 4 --max-model-len 32768 --max-num-seqs 7 --port 80"
+    )
+    want = answer(LLAMA_70B, gpu="H100", tensor_parallel=4, context_tokens="32K", max_seqs=7)
+    assert reader.requests() == want.max_concurrent_requests == 7
+    assert "without effect on memory: --port 80" in reader.page.locator("[data-kv-understood]").inner_text()
+    assert "No GPU was named" in reader.page.locator("[data-kv-remark]").inner_text()
+    reader.ask("vllm serve meta-llama/Llama-3.1-70B-Instruct -tp 4 --enable-lora")
+    assert not reader.page.locator("[data-kv-slot=chart] svg").count(), "no answer of another question"
+    reader.act(reader.page.locator(WAYS, has_text="the answer without --enable-lora").click)
+    reader.page.locator("[data-kv-slot=chart] svg").first.wait_for()
+    want = answer(LLAMA_70B, gpu="H100", tensor_parallel=4, context_tokens="8K")
+    assert reader.requests() == want.max_concurrent_requests
+
+
 def test_a_question_without_an_answer_keeps_its_address_and_gives_the_next_answer_its_place(reader, answer):
     reader.ask("llama 70b on tgi")
     assert "“tgi” changes the question" in reader.headline
