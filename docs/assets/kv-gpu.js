@@ -116,6 +116,12 @@
       }
     }
 
+    /* The context at which a model is listed. The table for the page's own context has the rows that are printed: a model
+       with a shorter limit is listed for what its limit allows, and not counted. */
+    const listedAt = (model) =>
+      contextAsked() === start.context ? Math.min(contextAsked(), model.limit) : contextAsked();
+    const covers = (model) => model.limit >= contextAsked();
+
     /* The best deployment of every model: the fewest GPUs that run what is asked, else the most that there are. A model
        serves a context that it supports, and is counted in the formats that the sentence names: as kvreport.publish.counts,
        where the files have the row. */
@@ -140,11 +146,11 @@
             site,
             model,
             gpu,
-            { ...asked, context: contextAsked(), model: model.slug, tp: size },
+            { ...asked, context: listedAt(model), model: model.slug, tp: size },
             deployment,
           );
           found = one;
-          counted = weights === site.weight_formats[0].name || weights === state.weights;
+          counted = covers(model) && (weights === site.weight_formats[0].name || weights === state.weights);
           const { answer } = one;
           if (kvMatrix.serves(answer) && answer.users >= (state.requests || 1)) {
             return { one, serves: true, counted, model };
@@ -219,7 +225,7 @@
     const weightsLabel = () => site.weight_formats.find((one) => one.name === state.weights)?.label;
 
     function conditions(all) {
-      const unread = all.filter((each) => each.serves && !each.counted).length;
+      const unread = all.filter((each) => each.serves && !each.counted && covers(each.model)).length;
       const models = kvreport.plural(unread, "model|models");
       const label = (list, name) => (list.find((one) => one.name === name) || {}).label;
       const settings = result.settings(asked);
@@ -281,7 +287,12 @@
         if (serves) continue;
         const published = !model?.plan || kvCapacity.isPublished(model, gpu);
         const possible = one ? [one.deployment] : [];
-        const [reason, note] = kvreport.whyNot(one?.gpu, possible, contextAsked(), published);
+        const [reason, note] = kvreport.whyNot(
+          one?.gpu,
+          possible,
+          one ? one.context : contextAsked(),
+          published,
+        );
         groups.set(reason, [...(groups.get(reason) || []), [one ? one.model : model, note, one]]);
       }
       const nodes = [...groups].flatMap(([reason, members]) => [

@@ -123,6 +123,31 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
     assert not visit.faults
 
 
+def test_a_model_of_a_short_limit_stays_in_the_table_of_the_page_s_own_context(browser, address):
+    """Whoever asked for a number of requests lost every printed row of a model whose limit is below 8K tokens."""
+    visit = Visit(browser, address, viewport={"width": 1280, "height": 900})
+
+    def shortened(route: Any) -> None:
+        answer = route.fetch()
+        facts = answer.json()
+        facts["limit"] = [4096] * len(facts["limit"])
+        route.fulfill(response=answer, json=facts)
+
+    visit.page.route("**/explore/models.json", shortened)
+    row = "#of-meta-llama--Llama-3\\.1-8B-Instruct"
+    page = visit.go("gpus/h100-sxm-80gb/?requests=2")
+    page.wait_for_function(SHOWN)
+    assert page.locator(f"#users-table {row} td").nth(3).inner_text() != "over limit"
+    assert page.locator(f"#users-table {row}").inner_text().count("over limit") == 8  # each from 8K on
+    assert "No model in the catalog fits at 8K tokens" in page.inner_text(HEADLINE)
+    page = visit.go("gpus/h100-sxm-80gb/?context=16384")
+    page.wait_for_function(SHOWN)
+    assert page.locator(f"#users-table {row}").count() == 0
+    assert "at most 4K tokens" in page.inner_text(f".kv-groups {row}")
+    visit.context.close()
+    assert not visit.faults
+
+
 def test_feed_home_and_data_page_say_as_many_as_the_published_tables_have(tiny_site):
     folder = tiny_site.folder
     rows = pq.read_metadata(folder / "downloads" / "capacity.parquet").num_rows
