@@ -156,7 +156,7 @@
       const engines = state.engines || [state.engine || home.engine.name];
       // Another engine's facts are read by a script that the page does not load for its own.
       const other = engines.some((name) => name !== home.engine.name);
-      if (other) await kvreport.script("kv-answers.js");
+      if (other) await kvreport.script("kv-form.js");
       const sites = await Promise.all(
         engines.map((name) => name === home.engine.name ? home : kvreport.siteFor(base, name)),
       );

@@ -971,7 +971,7 @@
 
     /* The explanation of a row that does not fit; its scripts come with the first one. */
     async function why({ config, context }) {
-      const scripts = ["core-lists", "state", "chart", "result", "answers"];
+      const scripts = ["core-lists", "state", "chart", "result", "form"];
       await Promise.all(scripts.map((name) => kvreport.script(`kv-${name}.js`)));
       await kvreport.whyOf(base, {
         model: config.model.slug,

@@ -1,5 +1,5 @@
 /* An accelerator's page: which models it serves, in other formats and on other numbers of GPUs. The numbers of all
-   models are read, one file for each number of GPUs, when something is changed. Needs kv-result.js, kv-pages.js. */
+   models are read, one file for each number of GPUs, when something is changed. Needs kv-result.js, kv-form.js, kv-rows.js. */
 (function () {
   "use strict";
 

@@ -63,27 +63,28 @@
     return done;
   }
 
+  /* Rates out of those of the first size, and of the fields that others have otherwise. */
   const ratesOf = ([first, ...others]) => [
     first,
     ...others.map((column) =>
-      Object.fromEntries(
-        Object.entries(column).map(([n, own]) => [
-          n,
-          Array.isArray(own) ? own : Object.assign([...first[n]], own),
-        ]),
-      )
+      column.map((own, n) => (own === null || Array.isArray(own) ? own : Object.assign([...first[n]], own)))
     ),
   ];
+
+  /* Columns out of their different entries, and of which of them each model has. */
+  const spread = ({ each, of }, sizes) => sizes.map((_, n) => of.map((place) => each[place][n]));
 
   /* The file of each size, by what files of a group have. */
   const APART = {
     weights: ({ weights }, sizes) => divided(weights, sizes).map((list) => ({ weights: list })),
     added: ({ added }) => summed(added).map((list) => ({ added: list })),
-    cache: ({ plans, plan }, sizes) =>
-      plansOf(plans, sizes).map((list, n) => ({ plans: list, plan: plan[n] })),
-    reserve: ({ reserve, spared, rates }) => {
-      const every = ratesOf(rates);
-      return summed(reserve).map((list, n) => ({ reserve: list, spared: spared[n], rates: every[n] }));
+    cache: ({ plans, plan }, sizes) => {
+      const placed = spread(plan, sizes);
+      return plansOf(spread(plans, sizes), sizes).map((list, n) => ({ plans: list, plan: placed[n] }));
+    },
+    reserve: ({ reserve, spared, rates }, sizes) => {
+      const more = summed(spread(spared, sizes)), every = ratesOf(spread(rates, sizes));
+      return summed(reserve).map((list, n) => ({ reserve: list, spared: more[n], rates: every[n] }));
     },
   };
 

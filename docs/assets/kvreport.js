@@ -713,8 +713,8 @@
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
   const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
-  const ANSWERS = scriptsOf("capacity state chart result answers pages");
-  const STATE = ["kv-core-page.js", ...ANSWERS];
+  const ANSWERS = scriptsOf("capacity state chart result form rows");
+  const STATE = ["kv-core-page.js", ...ANSWERS, ...scriptsOf("show answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader", "textFilter"];
   /* Of these, what one key of the address asks for; others are wanted by any. */

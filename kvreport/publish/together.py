@@ -1,11 +1,12 @@
 """The explorer's numbers of all tensor-parallel sizes in one file: the first size, and what each further one differs by.
 
 Ranks divide most of a model and copy the rest, so that a further size says little new: together they take half of what the files of
-single sizes take. ``docs/assets/kv-matrix.js`` puts the sizes apart again, and a test holds them equal to those files.
+single sizes take. What copies of a model in other formats have in common is said once. ``docs/assets/kv-matrix.js`` puts the sizes apart again, and a test holds them equal to those files.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -70,7 +71,16 @@ def _caches(files: Sequence[Facts], sizes: Sequence[int]) -> Facts:
             )
             column.append(own if not own else same or divided or own)
         plans.append(column)
-    return {"plans": plans, "plan": [one["plan"] for one in files]}
+    return {"plans": _grouped(plans), "plan": _grouped([one["plan"] for one in files])}
+
+
+def _grouped(columns: Sequence[Sequence[Any]]) -> Facts:
+    """Columns in which many models have the same: the different entries of all sizes, and the place of each model's among them."""
+    places: dict[str, int] = {}
+    of = [
+        places.setdefault(json.dumps(entries), len(places)) for entries in zip(*columns, strict=True)
+    ]  # copies of a model in other formats
+    return {"each": [json.loads(text) for text in places], "of": of}
 
 
 def _divided(plans: Sequence[list[Any]], before: int, size: int) -> list[list[Any]] | None:
@@ -93,22 +103,19 @@ def _divided(plans: Sequence[list[Any]], before: int, size: int) -> list[list[An
 
 def _reserves(files: Sequence[Facts], _: Sequence[int]) -> Facts:
     """Reserves, and of rates the fields that are others than those of the first size."""
-    first = files[0]["rates"]
+    models = [str(place) for place in range(len(files[0]["reserve"]))]
+    spared = [[one["spared"].get(name, 0) for name in models] for one in files]
+    first, *others = ([one["rates"].get(name) for name in models] for one in files)
+    rates = [[_others(was, own) for was, own in zip(first, column, strict=True)] for column in others]
     return {
         "reserve": _differences([one["reserve"] for one in files]),
-        "spared": [one["spared"] for one in files],
-        "rates": [
-            first,
-            *(
-                {name: _others(first.get(name), own) for name, own in one["rates"].items()}
-                for one in files[1:]
-            ),
-        ],
+        "spared": _grouped(_differences(spared)),
+        "rates": _grouped([first, *rates]),
     }
 
 
-def _others(first: Sequence[Any] | None, own: Sequence[Any]) -> Any:  # noqa: ANN401 - all rates, or some by their place
-    if first is None or len(first) != len(own):
+def _others(first: Sequence[Any] | None, own: Sequence[Any] | None) -> Any:  # noqa: ANN401 - all rates, or some by their place
+    if first is None or own is None or len(first) != len(own):
         return own
     pairs = enumerate(zip(first, own, strict=True))
     return {str(place): now for place, (was, now) in pairs if was != now}

@@ -111,3 +111,16 @@ def test_a_part_that_fails_stops_no_other(browser: Any, address: str) -> None:
     assert visit.page.evaluate(STARTED) == rows
     assert any("made up" in fault for fault in visit.faults)
     visit.context.close()
+
+
+def test_a_gpu_page_with_a_state_takes_no_script_of_a_page_of_one_answer(browser: Any, address: str) -> None:
+    """It loads the numbers of every model already: with what a model's page runs it was over its budget."""
+    visit = Visit(browser, address)
+    loaded: list[str] = []
+    visit.page.on("response", lambda answer: loaded.append(answer.url.rpartition("/")[2]))
+    page = visit.go("gpus/h100-sxm-80gb/?context=32768")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    assert {"kv-form.js", "kv-rows.js", "kv-result.js", "kv-gpu.js"} <= set(loaded)
+    assert not {"kv-answers.js", "kv-pages.js", "kv-show.js", "kv-picker.js"} & set(loaded)
+    visit.context.close()
+    assert not visit.faults

@@ -392,7 +392,7 @@ def test_what_is_being_typed_when_the_numbers_arrive_is_kept(visit, uri):
     """The form was written with the printed case over half a word, and no change followed."""
     held = hold(visit.page, "**/explore/facts.json")
     page = visit.go(uri)
-    until(page, "!!window.kvreport?.stateful")
+    until(page, "!!(window.kvreport?.stateful || window.kvreport?.gpuPage)")
     let_go(page, held, lambda: page.locator("#kv-context").fill("32K"))
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === 'printed'")
     assert page.locator("#kv-context").input_value() == "32K"

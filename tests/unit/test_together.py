@@ -15,6 +15,10 @@ def plan(size: int, *, left: int = 0) -> list[Any]:
     return [8192 // size + left, 1, 4096 // size, [[8192 // size, 16, 0]]]
 
 
+def spread(grouped: dict[str, Any]) -> list[list[Any]]:
+    return [[grouped["each"][place][n] for place in grouped["of"]] for n in range(len(SIZES))]
+
+
 def test_weights_are_said_by_what_ranks_copy():
     # 100 bytes that ranks divide and 12 that each has; one that does not divide, and two that some sizes lack.
     columns = ([112, 101, None, 40], [62, 60, 30, 20], [37, 41, 15, None])
@@ -36,12 +40,14 @@ def test_plans_that_an_earlier_size_has_are_said_by_its_place():
         [[plan(2)], kept, kept, [[4096, 1, 0, [], [1, 2]]], [plan(1)]],
         [[plan(4)], kept, odd, pools, []],
     )
-    files = [{"plans": plans, "plan": [n]} for n, plans in enumerate(columns)]
-    made = together("cache", files, SIZES)
-    assert made["plan"] == [[0], [1], [2]]
-    assert made["plans"][0] == columns[0]
-    assert made["plans"][1] == [1, -1, -1, columns[1][3], [plan(1)]]
-    assert made["plans"][2] == [2, -2, odd, -1, []]
+    files = [{"plans": plans} for plans in columns]
+    made = together("cache", [one | {"plan": [0, n, n, 0, 0]} for n, one in enumerate(files)], SIZES)
+    assert spread(made["plan"]) == [[0, n, n, 0, 0] for n in range(len(SIZES))]
+    assert made["plan"] == {"each": [[0, 0, 0], [0, 1, 2]], "of": [0, 1, 1, 0, 0]}
+    plans = spread(made["plans"])
+    assert plans[0] == list(columns[0])
+    assert plans[1] == [1, -1, -1, columns[1][3], [plan(1)]]
+    assert plans[2] == [2, -2, odd, -1, []]
 
 
 def test_rates_are_said_by_the_fields_that_change():
@@ -51,9 +57,16 @@ def test_rates_are_said_by_the_fields_that_change():
     ]
     assert together("reserve", files, (1, 2)) == {
         "reserve": [[10, None], [-3, 9]],
-        "spared": [{}, {"1": 4}],
-        "rates": [{"0": [1, 2.5, 3]}, {"0": {"1": 5.0}, "1": [4, 5, 6]}],
+        "spared": {"each": [[0, 0], [0, 4]], "of": [0, 1]},
+        "rates": {"each": [[[1, 2.5, 3], {"1": 5.0}], [None, [4, 5, 6]]], "of": [0, 1]},
     }
+
+
+def test_what_copies_of_a_model_have_in_common_is_said_once():
+    kept = {"reserve": [5, 5, 9], "spared": {"0": 7, "1": 7}, "rates": {"0": [1, 2], "1": [1, 2]}}
+    made = together("reserve", [kept, kept], (1, 2))
+    assert made["spared"] == {"each": [[7, 0], [0, 0]], "of": [0, 0, 1]}
+    assert made["rates"] == {"each": [[[1, 2], {}], [None, None]], "of": [0, 0, 1]}
 
 
 def test_an_error_is_the_band_of_its_reserve_and_what_is_said_apart():

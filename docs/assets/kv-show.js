@@ -1,0 +1,249 @@
+/* The parts that a page of one answer has places for: the conclusion, a memory bar for each GPU, the boundary chart, a table
+   by context, commands, a link and a citation. Needs kv-result.js, kv-chart.js. */
+(function () {
+  "use strict";
+
+  const { $, $$, make, gib, tokens, memoryBar, result } = kvreport;
+  const {
+    conclusion,
+    requestsText,
+    devicesText,
+    line,
+    whyCell,
+    why,
+    command,
+    commands,
+    confirmed,
+    pieces,
+  } = result;
+  const { figure, label, layoutWords, settings } = result;
+  const words = kvKernel.words;
+  const WELL_KNOWN = 6;
+
+  function conditions({ site, deployment, state }) {
+    if (!deployment) return "Computed from formulas, not measured.";
+    const weights = label(site.weight_formats, deployment.weightFormat);
+    const released = deployment.model.by_name ? words.sentences.weights_by_name : "weights as released";
+    const cache = label(site.kv_formats, deployment.kvFormat);
+    const named = [
+      state.engine === "ceiling" ? "no engine overhead" : site.engine.label,
+      deployment.weightFormat === "released" ? released : `weights: ${weights}`,
+      `KV cache: ${cache}`,
+      ...settings(state),
+    ].filter(Boolean);
+    return `Computed, not measured, for ${named.join(", ")}.`;
+  }
+
+  /* A bar for one GPU, or one for each of unequal ones. */
+  function bars(one) {
+    const { deployment, context } = one;
+    if (!deployment) return [];
+    const at = Math.min(context, deployment.model.limit);
+    const { users } = kvCapacity.serve(deployment, at);
+    const here = kvKernel.perRank(Math.min(users, kvKernel.UNLIMITED_REQUESTS), deployment.layout.dp);
+    if (!one.gpu.devices) return [bar(one, deployment, here, at, "Memory of one GPU")];
+    return deployment.ranks.map((rank) => {
+      const stage = deployment.layout.pp > 1
+        ? `, stage ${deployment.layout.places.indexOf(rank.place) + 1}`
+        : "";
+      return bar(one, rank, here, at, `Memory of the ${rank.gpu.short}${stage}`);
+    });
+  }
+
+  function bar({ state }, deployment, here, at, title) {
+    const { gpu } = deployment;
+    const request = kvCapacity.reservedBytes(deployment, at);
+    const states = Math.min(here * deployment.state, here * request);
+    const reserve = deployment.ceiling ? 0 : deployment.reserve;
+    const resident = deployment.ceiling ? deployment.weights : deployment.resident;
+    const parts = [
+      ["weights", "loaded weights", resident],
+      ["cache", "KV cache", here * request - states],
+      ["state", "recurrent states", states],
+      ["reserve", "activations, libraries, graphs", reserve],
+    ];
+    const used = parts.reduce((sum, [, , bytes]) => sum + bytes, 0);
+    const free = gpu.usable - used;
+    const share = state.share ?? gpu.share;
+    const total = Math.max(gpu.usable, used);
+    return memoryBar(
+      title,
+      [...parts, ["free", "unused", free]],
+      total,
+      `${title} with ${requestsText(here)} of ${tokens(at)} tokens. Of this memory, ${
+        gib(gpu.usable)
+      } GiB is usable, and the engine manages a share of ${share}. The size of the KV pool is known to ± ${
+        gib(deployment.uncertainty)
+      } GiB.`,
+    );
+  }
+
+  /* The same deployment with a pool at one end of its error band. */
+  function shifted(deployment, bytes) {
+    const ranks = deployment.ranks.map((rank) => kvCapacity.shifted(rank, bytes));
+    return { ...deployment, left: deployment.left + bytes, ranks };
+  }
+
+  /* What the chart draws: the case, and the other deployments that a page compares it with. */
+  function chartData(one, others) {
+    const { site, model, deployment, answer, context, gpu } = one;
+    const lines = [];
+    if (deployment) {
+      lines.push({ name: devicesText(deployment.layout, gpu), points: line(deployment, site.contexts) });
+    }
+    for (const { name, deployment: other } of others) {
+      if (lines.length >= WELL_KNOWN) break;
+      const points = line(other, site.contexts);
+      if (points.length) lines.push({ name, points });
+    }
+    const drawn = lines.filter((each) => each.points.length);
+    if (!drawn.length) return null;
+    const own = deployment && lines[0].points.length > 0;
+    return {
+      lines: drawn,
+      limit: model.limit,
+      equal: !own,
+      ceiling: own ? line(deployment, site.contexts, "ceiling") : [],
+      low: own ? line(shifted(deployment, -deployment.uncertainty), site.contexts) : [],
+      high: own ? line(shifted(deployment, deployment.uncertainty), site.contexts) : [],
+      chosen: own && answer.users > 0 ? [Math.min(context, model.limit), answer.users] : null,
+    };
+  }
+
+  /* The same model on the accelerators that most readers know, on the fewest devices that run the case. */
+  function elsewhere({ site, model, gpu, state }) {
+    const found = [];
+    for (const id of site.known) {
+      if (id === gpu.id) continue;
+      const other = site.gpus.find((each) => each.id === id);
+      const deployment = other &&
+        kvState.pick(site, model, other, { ...state, tp: undefined, pp: 1, dp: 1, ep: undefined, dcp: 1 });
+      if (!deployment || !kvCapacity.serve(deployment, Math.min(kvKernel.USEFUL_TOKENS, model.limit)).users) {
+        continue;
+      }
+      found.push({ name: devicesText(deployment.layout, other), deployment });
+    }
+    return found;
+  }
+
+  /* Requests by context of one deployment: a row for each context. */
+  function table(one) {
+    const { site, model, deployment, gpu } = one;
+    if (!deployment) return null;
+    const rows = site.contexts.filter((context) => context <= model.limit || context === site.contexts[0]);
+    const body = rows.map((context) => {
+      const answer = kvCapacity.serve(deployment, context);
+      return make(
+        "tr",
+        context === one.context ? { "aria-current": "true" } : {},
+        make("th", { scope: "row", class: "kv-num" }, tokens(context)),
+        whyCell(answer, one, context),
+        make("td", { class: "kv-num kv-size", "data-value": answer.request }, gib(answer.request)),
+        make("td", {}, limitWords(answer)),
+      );
+    });
+    return make(
+      "div",
+      {
+        class: "kv-scroll kv-scroll--open",
+        role: "region",
+        tabindex: "0",
+        "aria-label": "Capacity by context length",
+      },
+      make(
+        "table",
+        { class: "kv-table kv-by-context" },
+        make(
+          "caption",
+          {},
+          `${model.name} on ${devicesText(deployment.layout, gpu)}, by context per request`,
+        ),
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            ...[
+              "Context per request (tokens)",
+              "Concurrent requests",
+              "KV cache per request and GPU (GiB)",
+              "Limited by",
+            ]
+              .map((title, n) => make("th", { scope: "col", class: n < 3 ? "kv-num" : false }, title)),
+          ),
+        ),
+        make("tbody", {}, ...body),
+      ),
+    );
+  }
+
+  const limitWords = (answer) =>
+    answer.users ? words.limits_of_requests[answer.limitedBy] : words.verdict_labels[answer.verdict];
+
+  /* A link to exactly this answer, and how to cite it. */
+  function cite(one) {
+    const { site, model, names } = one;
+    const address = location.origin + location.pathname + location.search;
+    const text = `kvreport, ${model.name} on ${names.devices}, data release ${site.release}. ${address}`;
+    return [
+      make("p", { class: "kv-note" }, "Link to this answer:"),
+      command(address),
+      make("p", { class: "kv-note" }, "Cite as:"),
+      command(text),
+    ];
+  }
+
+  /* The ways to the layouts of as many GPUs that have numbers, where the one that a state names has none. */
+  function published({ site, model, gpu, state, deployment }) {
+    if (deployment || !kvState.hasLayout(state) || gpu.devices) return [];
+    const { tp, pp, dp } = kvState.named(state);
+    const links = site.layouts.filter((layout) => layout.devices === tp * pp * dp).map((layout) => ({
+      ...state,
+      ...kvState.stateOf(layout),
+    })).filter((other) => kvState.deployments(site, model, gpu, other).length).map((other) =>
+      make("a", { href: location.pathname + kvState.search(other) }, layoutWords(other))
+    );
+    const listed = links.flatMap((link, n) => (n ? [", ", link] : [link]));
+    return links.length ? [` ${words.sentences.layouts_published} `, ...listed, "."] : [];
+  }
+
+  /* Fill the places that a page has. root: where to look; others: further lines of the chart. */
+  function show(root, one, others) {
+    const put = (name, ...children) => {
+      for (const place of $$(`[data-kv-slot=${name}]`, root)) {
+        place.replaceChildren(...children.filter(Boolean));
+        place.toggleAttribute("hidden", !children.some(Boolean));
+      }
+    };
+    const { local, id } = one.gpu;
+    const page = !one.deployment && local
+      ? make("a", { href: new URL(`gpus/${id}/`, kvreport.root).href }, words.sentences.its_page)
+      : null;
+    put("headline", ...pieces(conclusion(one)), page && " ", page, ...published(one));
+    put("conditions", conditions(one), whyLink(one));
+    put("confirmed", one.deployment && confirmed(one));
+    put("bar", ...bars(one));
+    put("table", table(one));
+    put("commands", ...commands(one));
+    put("cite", ...cite(one));
+    const data = chartData(one, others);
+    for (const place of $$("[data-kv-slot=chart]", root)) {
+      place.replaceChildren(...(data ? [figure(one, data)] : []));
+      if (data) kvreport.chart($(".kv-plot", place), data);
+    }
+  }
+
+  function whyLink(one) {
+    const { deployment, answer, context } = one;
+    if (!deployment || (answer.users > 0 && answer.verdict !== "may_fit")) return null;
+    if (answer.verdict === "context_exceeds_model") return null;
+    return make(
+      "button",
+      { type: "button", class: "kv-chip", onclick: () => why(one, context) },
+      "Why, and what would help",
+    );
+  }
+
+  Object.assign(result, { show, elsewhere });
+})();
