@@ -198,6 +198,12 @@ class ReserveRates(NamedTuple):
         scored_own_per_row: The same on data-center Blackwell GPUs.
         gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
         other_sampling_per_row: Of one row of logits in the other sampler, where either may be installed; else the same.
+        dense_per_token: Of a forward pass without its experts.
+        expert_chunk: The rank's own tokens from which experts compute in chunks; 0 where they compute all at once. Kernels of
+            data-center Blackwell GPUs always do.
+        chunked_per_token: Of a forward pass, for each token beyond the chunk, what is not taken.
+        chunked_workspace: The same of the buffers that experts keep.
+        chunk_output: Of the output of all chunks, for each token of a step that has several.
         kind: Which error band applies: its place in :data:`~kvreport.accounting.engines.vllm.reserve.BANDS`.
     """
 
@@ -232,6 +238,11 @@ class ReserveRates(NamedTuple):
     scored_own_per_row: float
     gathered_own_per_token: float
     other_sampling_per_row: float
+    dense_per_token: float
+    expert_chunk: float
+    chunked_per_token: float
+    chunked_workspace: float
+    chunk_output: float
     kind: int
 
 
@@ -734,9 +745,11 @@ def sampled_activation_bytes(
     latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
     expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
     gathered = rates.gathered_own_per_token * tokens if own_kernels else 0.0
+    beyond = max(tokens - rates.expert_chunk, 0.0) if rates.expert_chunk > 0 and not own_kernels else 0.0
     forward = (
         max(
-            rates.forward_per_token * tokens + gathered,
+            rates.forward_per_token * tokens - rates.chunked_per_token * beyond + gathered,
+            rates.dense_per_token * tokens,
             rates.stream_per_token * tokens + rates.expanded * expanded,
         )
         + rates.index_logits
@@ -746,9 +759,9 @@ def sampled_activation_bytes(
     images = max(min(rates.images, context // IMAGE_TOKENS), 1)
     encoding = max(rates.encoding * images, rates.encoding_per_token * tokens)
     encoded = max(rates.encoded * images, rates.encoded_per_token * tokens)
-    workspace = max(
-        0.0 if own_kernels else rates.workspace_per_token * tokens, rates.index_per_token * context
-    )
+    experts = rates.workspace_per_token * tokens - rates.chunked_workspace * beyond
+    output = rates.chunk_output * tokens if beyond > 0 else 0.0
+    workspace = max(0.0 if own_kernels else experts + output, rates.index_per_token * context)
     kept = rates.streams_per_token * tokens + rates.counted_per_row * max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
     left = rates.left_copy if splits else 0.0

@@ -393,12 +393,26 @@ def forward_bytes_per_token(
         at_once: How many times a rank's own tokens experts compute at once.
         gathered: Bytes that lie beside them of the tokens of other data ranks, for one of the rank's own.
     """
-    stream = stream_bytes_per_token(shape)
-    dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
     split = 1 if whole_experts else tensor_parallel
+    experts = expert_bytes_per_token(shape, split, inner_kept=inner_kept) * at_once + gathered
+    return max(dense_bytes_per_token(shape, tensor_parallel), stream_bytes_per_token(shape) + experts)
+
+
+def dense_bytes_per_token(shape: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token at the peak of a forward pass in its dense layers; the residual stream alone without any."""
+    return stream_bytes_per_token(shape) + FORWARD_INNER_BYTES * shape.inner / tensor_parallel
+
+
+def expert_bytes_per_token(shape: Shape, split: int = 1, *, inner_kept: bool = False) -> float:
+    """Bytes per token that the chosen experts take in a forward pass, beside buffers that stay allocated.
+
+    Args:
+        shape: The model's widths.
+        split: Ranks that share each expert.
+        inner_kept: True where the inner side lies in buffers that stay allocated.
+    """
     inner = 0.0 if inner_kept else EXPERT_INNER_BYTES * shape.expert_inner / split
-    expert = inner + EXPERT_HIDDEN_BYTES * shape.hidden
-    return stream + max(dense, shape.experts_per_token * expert * at_once + gathered)
+    return shape.experts_per_token * (inner + EXPERT_HIDDEN_BYTES * shape.hidden)
 
 
 def expanded_latent_bytes(shape: Shape, tensor_parallel: int = 1) -> int:

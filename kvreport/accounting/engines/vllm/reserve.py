@@ -20,10 +20,12 @@ from kvreport.accounting.engines.vllm.profiling import (
     Shape,
     compiling_bytes,
     counted_bytes,
+    dense_bytes_per_token,
     drafted_bytes_per_token,
     embedded_bytes_per_token,
     encodes,
     expanded_latent_bytes,
+    expert_bytes_per_token,
     expert_workspace_bytes,
     forward_bytes_per_token,
     gathered_bytes_per_token,
@@ -48,7 +50,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import release_of
+from kvreport.catalog.release import Release, release_of
 from kvreport.catalog.remembered import remembered
 
 ROCM_GRAPH_BYTES: Final = 1_390_000
@@ -107,7 +109,6 @@ class Told(NamedTuple):
     None where neither is. PyTorch's own sorts all logits up to 0.16: since 0.17 a Triton kernel runs there
     (``v1/sample/ops/topk_topp_sampler.py::apply_top_k_top_p``). The second model runner measures itself without sorting
     (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``). ``gathering``: data ranks whose tokens the experts of each take.
-    ``at_once``: how many times a rank's own tokens experts compute at once (:func:`computed_at_once`).
     The others are those of :class:`~kvreport.accounting.engines.step.EngineStep`, its layout and :class:`OnDevice`.
     """
 
@@ -122,13 +123,11 @@ class Told(NamedTuple):
     whole_encoders: bool = False
     decode_context: int = 1
     gathering: int = 1
-    at_once: float = 1.0
 
     @classmethod
     def of(cls, engine: Engine, device: OnDevice, step: EngineStep) -> Told:
         """What a start tells."""
         layout = step.layout
-        gathering = gathering_ranks(layout, engine.expert_kernel)
         return cls(
             layout.tensor,
             layout.expert,
@@ -140,8 +139,7 @@ class Told(NamedTuple):
             step.receives,
             layout.whole_encoders,
             layout.decode_context,
-            gathering,
-            computed_at_once(engine, gathering),
+            gathering_ranks(layout, engine.expert_kernel),
         )
 
 
@@ -165,7 +163,11 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     other = releases.sampler(release, second=second, flashinfer=sampler == "sort") if is_open else sampler
     graphs = engine.graphs_reserved and (not second or release.has("second_runner_estimates_graphs"))
     graphs = graphs and (vendor != "INTEL" or release.has("captures_on_intel"))
-    workspace = engine.expert_workspace_kept and not own_expert_kernels
+    in_pass = (
+        model.weight_format.startswith("int4") and vendor == "NVIDIA" and release.has("int4_experts_in_pass")
+    )
+    kept = engine.expert_workspace_kept and not in_pass
+    workspace = kept and not own_expert_kernels
     streams = (
         sizes.streams * sizes.hidden * SERVED_BYTES
         if (engine.streams_buffer_kept or drafts(model)) and sizes.streams > 1
@@ -197,23 +199,25 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     )
     split = 1 if expert_parallel else tensor_parallel
     ranks = ranks_in_band(engine, tensor_parallel, told.gathering)
-    gathering, at_once = (told.gathering, told.at_once) if sizes.experts_per_token else (1, 1.0)
+    gathering = told.gathering if sizes.experts_per_token else 1
     gathered = (gathering - 1) * gathered_bytes_per_token(sizes)
-    kept = engine.expert_workspace_kept
+    chunk = 0.0 if in_pass else own_tokens_in_chunk(release, gathering if sizes.experts_per_token else 0)
+    at_once = 1 if kept else gathering
+    forward = forward_bytes_per_token(
+        sizes,
+        tensor_parallel,
+        whole_experts=expert_parallel,
+        inner_kept=kept,
+        at_once=at_once,
+        gathered=0 if kept else gathered,
+    )
     return kernel.ReserveRates(
-        forward_per_token=forward_bytes_per_token(
-            sizes,
-            tensor_parallel,
-            whole_experts=expert_parallel,
-            inner_kept=kept,
-            at_once=1.0 if kept else at_once,
-            gathered=0 if kept else gathered,
-        ),
+        forward_per_token=forward,
         stream_per_token=stream_bytes_per_token(sizes),
         expanded=expanded_latent_bytes(sizes, tensor_parallel)
         if release.has("expands_latents") and not heads
         else 0,
-        workspace_per_token=expert_workspace_bytes(sizes, split) * at_once + gathered if workspace else 0,
+        workspace_per_token=expert_workspace_bytes(sizes, split) * gathering + gathered if workspace else 0,
         kept_per_token=kept_bytes(sizes),
         streams_per_token=streams
         + received
@@ -258,8 +262,15 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         narrow_per_row=narrow,
         scored_per_row=scored[0],
         scored_own_per_row=scored[1],
-        gathered_own_per_token=gathered + (at_once - 1) * own_expert_bytes(sizes, split) if kept else 0.0,
+        gathered_own_per_token=gathered + (gathering - 1) * own_expert_bytes(sizes, split) if kept else 0.0,
         other_sampling_per_row=logit_bytes(other, tensor_parallel) * sizes.vocabulary,
+        dense_per_token=dense_bytes_per_token(sizes, tensor_parallel) if chunk else 0.0,
+        expert_chunk=chunk,
+        chunked_per_token=expert_bytes_per_token(sizes, split, inner_kept=kept) * at_once
+        if chunk and at_once == gathering
+        else 0.0,
+        chunked_workspace=expert_workspace_bytes(sizes, split) * gathering if chunk and workspace else 0.0,
+        chunk_output=SERVED_BYTES * sizes.hidden * gathering if chunk and workspace else 0.0,
         kind=BANDS.index(band_kind(model, ranks=ranks, images=images)),
     )
 
@@ -483,20 +494,18 @@ def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
     return 1 if sends else layout.data
 
 
-_CHUNKED_STEP: Final = 8192
-"""Tokens of a step of those releases on devices of 70 GiB and more (:meth:`Vllm.scheduler`)."""
+def own_tokens_in_chunk(release: Release, gathering: int) -> float:
+    """Tokens of a rank's own from which its experts compute in chunks; 0 where they compute all tokens at once.
 
+    Up to 0.17 (``fused_moe/modular_kernel.py::_chunk_info``, before 0.13 ``fused_moe/fused_moe.py::fused_experts_impl``), whatever the
+    kernel, but for those of INT4 experts. A chunk is of the tokens of all ranks that are gathered: the measuring run of 0.10.1
+    multicasts them, too (``distributed/device_communicators/all2all.py::NaiveAll2AllManager``, from 0.8.5 on). Where a step has
+    several chunks, the output of all of them lies beside the buffers of one (``_allocate_buffers``).
 
-def computed_at_once(engine: Engine, gathering: int) -> float:
-    """How many times a rank's own tokens of one step its experts compute at once.
-
-    Up to 0.17 experts compute the gathered tokens in chunks. The measuring run of 0.10.1 multicasts those of all ranks, too
-    (``distributed/device_communicators/all2all.py::NaiveAll2AllManager``, from 0.8.5 on), and computes in caches of one chunk
-    (``fused_moe/fused_moe.py::fused_experts_impl``). How many chunks a step has is that of the default step: a rate per token
-    is the same for all steps.
+    Args:
+        release: The vLLM release.
+        gathering: Data ranks whose tokens each rank's experts take; 0 without experts.
     """
-    release = release_of(engine)
-    if gathering == 1 or release.has("gathers_tokens"):
-        return float(gathering)
-    chunk = release.count("expert_chunk")
-    return max(min(float(gathering), chunk / _CHUNKED_STEP), 1.0)
+    if not gathering or release.has("gathers_tokens"):
+        return 0.0
+    return release.count("expert_chunk") / gathering

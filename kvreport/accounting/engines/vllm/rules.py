@@ -215,15 +215,13 @@ class Vllm(EngineRules):
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
-        gathering = reserve.gathering_ranks(layout, self.engine.expert_kernel)
         told = reserve.Told(
             tensor_parallel=layout.tensor,
             expert_parallel=layout.expert,
             vendor="AMD" if amd else "NVIDIA",
             receives=receives,
             decode_context=layout.decode_context,
-            gathering=gathering,
-            at_once=reserve.computed_at_once(self.engine, gathering),
+            gathering=reserve.gathering_ranks(layout, self.engine.expert_kernel),
         )
         return reserve.read_rates(model, self.engine, told)
 
