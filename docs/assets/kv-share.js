@@ -196,6 +196,8 @@
   /* What a drawing shows, in a sentence: of the page's own answer, or of the drawing. */
   function finding(figure) {
     if (figure.matches(".kv-boundary, .kv-barfigure")) return conclusion().text;
+    const told = plain($(".kv-finding", figure));
+    if (told) return told;
     const named = $("[role=img]", figure)?.getAttribute("aria-label") || plain($("svg > title", figure));
     return named || plain($("figcaption", figure));
   }

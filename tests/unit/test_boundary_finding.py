@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from kvreport.site.kit import charts
 from kvreport.site.kit.boundary_plot import PlotData, PlotLine, finding
+from kvreport.site.kit.drawing import Drawing
+from kvreport.site.kit.elements import Chart
+from kvreport.site.kit.tables import Column, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.pages import first_sight, index
 
 MANY = PlotLine("B200", ((1024, 1200), (8192, 145), (16384, 70)))
 FEW = PlotLine("L40S", ((1024, 150), (8192, 19)))
@@ -43,3 +51,31 @@ def test_several_devices_serve() -> None:
     assert finding(PlotData((FEW, PlotLine("L4", ()), PlotLine("T4", ())))) == (
         "L40S serves 19 requests of 8K tokens; L4 and T4 serve none"
     )
+
+
+def test_the_picture_of_first_predictions_says_what_it_shows():
+    seen = [
+        charts.Seen(f"{n}", 1000.0, 1000.0 * (1 + n / 100), first_sight.BAND_NAMES[n < 3]) for n in range(6)
+    ]
+    said = first_sight.finding(charts.FirstSights(tuple(seen), ("inside", "outside"), 3, empty=1))
+    assert (
+        said == "Half of 7 first predictions are within 3.0% of the log, and 3 of 7 are inside their 80% band"
+    )
+
+
+def test_the_picture_of_all_models_names_two_of_one_size_with_caches_far_apart():
+    marks = [charts.Mark("thrifty", 100.0, 2.0, "a"), charts.Mark("usual", 103.0, 120.0, "b")]
+    marks += [charts.Mark("small", 10.0, 0.1, "a"), charts.Mark("large", 1000.0, 400.0, "a")]
+    said = index.finding(charts.Landscape(tuple(marks), ("a", "b")))
+    assert said == (
+        "usual and thrifty have weights of one size (103 GiB), and a token of usual takes 60 times as much KV cache"
+    )
+    assert index.finding(charts.Landscape(tuple(marks[1:]), ("a", "b"))) == ""
+
+
+def test_a_chart_stands_under_its_finding():
+    chart = Chart("c", "Title", "", (), (), "Caption", Table("", Column(""), (), ()), finding="Half are near")
+    drawn = {"chart": chart, "drawing": Drawing("<svg></svg>", "{}")}
+    page = str(render("_chart.html", "", drawn))
+    assert page.index('<p class="kv-finding">Half are near</p>') < page.index("<svg>")
+    assert "kv-finding" not in str(render("_chart.html", "", drawn | {"chart": replace(chart, finding="")}))

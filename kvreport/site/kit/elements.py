@@ -38,6 +38,7 @@ class Chart:
         legend: (line number from 1, text) of each line.
         notes: Further legend entries: (css class of the sample, text).
         points: Whether the legend's samples are points instead of lines.
+        finding: What it shows, in one sentence that stands over it; "" where there is none.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Chart:
     caption: str
     table: Table
     points: bool = False
+    finding: str = ""
 
 
 @dataclass(frozen=True, slots=True)

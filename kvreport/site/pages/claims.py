@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from kvreport.book.prose import plain
@@ -169,9 +170,22 @@ def _context(
             caption="One stroke is one claim. At 1 the figure is right; at 2 it is twice the recomputed value. Claims that "
             "state a bound, such as more than 80 GB, are not shown. The axis is logarithmic.",
             table=Table("", Column(""), (), ()),
+            finding=_finding(found),
         ),
         "drawing": drawings.get(request.digest),
     }
+
+
+def _finding(found: Sequence[Entry]) -> str:
+    """Say by how much half of the contradicted figures are wrong; "" where none is contradicted."""
+    off = [
+        max(entry.ratio, 1 / entry.ratio)
+        for entry in found
+        if entry.verdict is ClaimVerdict.CONTRADICTED and entry.ratio
+    ]
+    if not off:
+        return ""
+    return f"Half of {len(off)} contradicted figures are wrong by a factor of {median(off):.2g} or more"
 
 
 def _picture(found: Sequence[Entry]) -> charts.ChartRequest:

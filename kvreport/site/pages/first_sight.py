@@ -51,13 +51,13 @@ def picture(found: FirstSeen, validation: Validation) -> charts.ChartRequest | N
                 mark_name(one.model, one.gpu_named, first.error),
                 float(printed),
                 predicted,
-                _BANDS[first.covered],
+                BAND_NAMES[first.covered],
             )
         )
     if not marks:
         return None
     marks.sort(key=lambda mark: abs(math.log(mark.predicted / mark.printed)))
-    bands = tuple(name for name in _BANDS.values() if any(mark.band == name for mark in marks))
+    bands = tuple(name for name in BAND_NAMES.values() if any(mark.band == name for mark in marks))
     return charts.ChartRequest("first_sights", charts.FirstSights(tuple(marks), bands, WORST, empty))
 
 
@@ -89,10 +89,25 @@ def chart(request: charts.ChartRequest) -> Chart:
         f"The {WORST} logs with the largest errors are named where there is room. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
+        finding=finding(data),
     )
 
 
-_BANDS: Final = {True: "inside its 80% band", False: "outside its 80% band", None: "no band"}
+def finding(data: charts.FirstSights) -> str:
+    """Return what the picture shows: how far half of its logs are off, and how many are inside their band.
+
+    Logs that were predicted to hold nothing are off by all of it, and outside their band.
+    """
+    errors = [abs(mark.predicted / mark.printed - 1) for mark in data.marks] + [1.0] * data.empty
+    banded = sum(mark.band in (BAND_NAMES[True], BAND_NAMES[False]) for mark in data.marks) + data.empty
+    inside = sum(mark.band == BAND_NAMES[True] for mark in data.marks)
+    return (
+        f"Half of {units.count(len(errors))} first predictions are within {np.median(errors):.1%} of the log, "
+        f"and {units.count(inside)} of {units.count(banded)} are inside their 80% band"
+    )
+
+
+BAND_NAMES: Final = {True: "inside its 80% band", False: "outside its 80% band", None: "no band"}
 
 
 def tables(found: FirstSeen, validation: Validation) -> list[Table]:

@@ -243,10 +243,38 @@ def landscape(site: SiteData) -> Chart:
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),
-        caption="Two models of one size can differ a hundredfold in KV cache per token, here at the full context of each. "
+        caption="The KV cache per token is at the full context of each model. "
         "Both axes are logarithmic. Models whose cache does not grow with the context are not shown.",
         table=Table("", Column(""), (), ()),
         points=True,
+        finding=finding(request.data),
+    )
+
+
+SAME_SIZE: Final = 1.05
+"""Weights that differ by less count as of one size."""
+FAR_APART: Final = 2.0
+"""Least factor between caches of one size that is a finding."""
+
+
+def finding(data: charts.Landscape) -> str:
+    """Return the two models of one size whose caches differ most, in a sentence; "" where none differ much."""
+    marks = sorted(data.marks, key=lambda mark: mark.weights_gib)
+    pairs = (
+        sorted((one, other), key=lambda mark: mark.token_kib)
+        for place, one in enumerate(marks)
+        for other in marks[place + 1 :]
+        if other.weights_gib <= one.weights_gib * SAME_SIZE
+    )
+    small, large = max(pairs, key=lambda pair: pair[1].token_kib / pair[0].token_kib, default=(None, None))
+    if small is None or large is None:
+        return ""
+    factor = large.token_kib / small.token_kib
+    if factor < FAR_APART:
+        return ""
+    return (
+        f"{large.name} and {small.name} have weights of one size ({large.weights_gib:,.0f} GiB), "
+        f"and a token of {large.name} takes {factor:,.0f} times as much KV cache"
     )
 
 

@@ -399,7 +399,7 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
     return Table(
         f"Longest context (tokens) of one slot on the {machine.name} with every layer on the GPU and a 16-bit cache",
         Column("Model", numeric=False),
-        tuple(Column(mix.upper()) for mix in USUAL_FIRST),
+        tuple(Column(mix.upper(), "usual" if mix == USUAL_MIX else "") for mix in USUAL_FIRST),
         tuple(rows),
         sortable=True,
     )
