@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -502,16 +503,28 @@ def test_sizing_counts_buffers(catalog: Catalog) -> None:
         "zai-org/GLM-5.2-FP8",
         "Qwen/Qwen3-Next-80B-A3B-Instruct",
         "google/gemma-3-12b-it",
+        "Qwen/Qwen3-30B-A3B",
+        "ibm-granite/granite-4.0-h-small",
     ],
 )
-def test_a_shortened_graph_needs_as_much(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Three layers of a kind are planned for all, but not where inputs grow with the layers."""
-    local, options = read(catalog, name), LocalOptions(context=4096, parallel=1)
-    short = lay_out_local(local, options, devices(1))
-    monkeypatch.setattr(layout_module, "_shortened", lambda network: network)
-    assert lay_out_local(local, options, devices(1)) == short
+def test_a_folded_graph_needs_as_much(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Of layers that repeat, some are planned for all, wherever they are; not where inputs grow with the layers."""
+    local, draw = read(catalog, name), random.Random(name)  # noqa: S311 - placements, no secret
+    layers, asked = len(local.network.blocks), [(LocalOptions(context=4096, parallel=1), devices(1))]
+    for _ in range(4):
+        moved: dict[str, Any] = draw.choice(
+            (
+                {"gpu_layers": draw.randint(1, layers)},
+                {"cpu_moe": draw.randint(1, layers)},
+                {"kv_offload": False},
+                {"tensor_split": (1.0, 2.0, 1.0)},
+            )
+        )
+        options = LocalOptions(context=draw.choice((2048, 40_000)), parallel=draw.choice((1, 2, 4)), **moved)
+        asked.append((options, devices(3 if "tensor_split" in moved else 1)))
+    folded = [lay_out_local(local, *one) for one in asked]
+    monkeypatch.setattr(layout_module, "_folded", lambda *whole: whole)
+    assert [lay_out_local(local, *one) for one in asked] == folded
 
 
 def test_a_layer_that_scales_its_output_stays_on_its_device(catalog: Catalog) -> None:

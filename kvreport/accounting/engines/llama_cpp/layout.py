@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,6 +29,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
 )
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import (
+    FeedHomes,
     LocalDevice,
     Placement,
     place,
@@ -42,7 +42,9 @@ from kvreport.accounting.engines.llama_cpp.reading import Companions, LocalModel
 from kvreport.accounting.engines.llama_cpp.tensors import WorstStep
 from kvreport.accounting.engines.llama_cpp.types import cache_type
 
-_KEPT_OF_A_KIND: Final = 3
+_KEPT_REPEATS: Final = 4
+_LENGTHS: Final = range(1, 13)
+"""Layers of the patterns that are looked for, as of five windows and one full layer."""
 
 PIPELINE_COPIES: Final = 4
 """Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
@@ -324,11 +326,9 @@ def compute_bytes(
     ``cells``: numbers of cells.
     """
     network = local.network
-    if len(placement.all_homes | set(placement.caches)) == 1 and not _has_inputs_by_layer(network):
-        network = network if _every_row_leaves(options, cells) else _shortened(network)
-        everywhere = replace(options, gpu_layers=0 if placement.output == placement.cpu else None)
-        placement = place(network, everywhere, devices)
     step = plan_step(network, options, cells)
+    if not (_has_inputs_by_layer(network) or _every_row_leaves(options, cells)):
+        network, placement = _folded(network, placement)
     backends = (
         *(_backend(device, options) for device in devices),
         Backend("host", 32),
@@ -391,19 +391,44 @@ def _is_sparse(network: Network) -> bool:
     )
 
 
-def _shortened(network: Network) -> Network:
-    """The network with three layers of each kind, and its last two.
+def _folded(network: Network, placement: Placement) -> tuple[Network, Placement]:
+    """The network and where its layers are, with fewer repeats of what repeats.
 
-    Layers of a kind reuse each other's memory, so more of them on one backend need no more. Equal to the whole
-    network's buffer for every model of Ollama's library and every recorded run (``tests/unit/test_llama_cpp.py``).
+    Repeats on the same backends reuse each other's memory: what is free after one is what was free two before. Equal to
+    the whole network's buffers for every recorded run, and for drawn placements (``tests/unit/test_llama_cpp.py``).
     """
-    seen: Counter[Block] = Counter()
-    kept = []
-    for index, block in enumerate(network.blocks):
-        seen[block] += 1
-        if seen[block] <= _KEPT_OF_A_KIND or index >= len(network.blocks) - 2:
-            kept.append(block)
-    return replace(network, blocks=tuple(kept), prediction_layers=0)
+    every = tuple(
+        zip(
+            network.blocks,
+            placement.layers,
+            placement.experts,
+            placement.dense,
+            placement.caches,
+            strict=True,
+        )
+    )
+    numbers: dict[tuple[object, ...], int] = {}
+    kinds = [numbers.setdefault(one, len(numbers)) for one in every]
+    kept: list[tuple[Block, int, FeedHomes, FeedHomes, int]] = []
+    at = 0
+    while at < len(every):
+        spared, length = max((_spared(kinds, at, length), -length) for length in _LENGTHS)
+        end = at + (_KEPT_REPEATS * -length if spared else 1)
+        kept.extend(every[at:end])
+        at = end + spared
+    blocks, layers, experts, dense, caches = zip(*kept, strict=True)
+    return (
+        replace(network, blocks=blocks, prediction_layers=0),
+        replace(placement, layers=layers, experts=experts, dense=dense, caches=caches),
+    )
+
+
+def _spared(kinds: Sequence[int], at: int, length: int) -> int:
+    """Layers of an even number of repeats of the next ``length`` ones, beyond those to keep."""
+    end = at
+    while end + length < len(kinds) and kinds[end] == kinds[end + length]:
+        end += 1
+    return max((end - at) // length + 1 - _KEPT_REPEATS, 0) // 2 * 2 * length
 
 
 def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement: Placement) -> bool:
