@@ -89,9 +89,13 @@ _MIX_BEFORE: Final = re.compile(rf"(?:[-_.]qat)?[-_.]({_GGUF_TYPES})[-_.]GGUF$",
 """A repository of one file: its mix stands before the word GGUF."""
 
 _ADDRESS: Final = re.compile(
-    r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.(?:cn|ai)/models|ollama\.com(?:/library)?)/|^hf://",
+    r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.(?:cn|ai)/models|"
+    r"(?:registry\.)?ollama\.(?:com|ai)(?:/library)?)/|^hf://|"
+    r"^(?:ollama(?:_chat)?[/:]|library/|(?:(?:index\.)?docker\.io/)?ai/)(?=[\w.-]+(?::[\w.-]+)?$)",
     re.IGNORECASE,
 )
+"""What stands before a repository's name: a site, Ollama's registry, LiteLLM's ``ollama/``, Docker's namespace ``ai/``."""
+_DOCKER: Final = re.compile(r"^(?:(?:index\.)?docker\.io/)?ai/[\w.-]+(?::[\w.-]+)?$", re.IGNORECASE)
 _BEYOND_NAME: Final = re.compile(
     r"(?:/(?:tree|blob|resolve|raw|discussions|files|summary)(?:/.*)?|/)?(?:[?#].*)?$"
 )
@@ -112,6 +116,19 @@ def repository_name(text: str) -> str:
     """
     found = _ADDRESS.match(text)
     return text if found is None else _BEYOND_NAME.sub("", text[found.end() :])
+
+
+def is_docker_model(text: str) -> bool:
+    """Whether a name is one of Docker's own models, which its Model Runner serves with llama.cpp.
+
+    >>> (
+    ...     is_docker_model("ai/qwen3:8B"),
+    ...     is_docker_model("docker.io/ai/gemma3"),
+    ...     is_docker_model("Qwen/Qwen3-8B"),
+    ... )
+    (True, True, False)
+    """
+    return _DOCKER.match(text) is not None
 
 
 def other_spellings(name: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -624,6 +624,12 @@ _LISTS: Final = {"model": "models", "accelerator": "gpus", "engine": "engines"}
 _NEAREST: Final = 4
 """Names that an error proposes."""
 
+_FAMILY: Final = re.compile(r"[a-z]+|[0-9]+")
+_ALIKE: Final = 0.6
+"""How much of the first word two names must share."""
+_TUNED: Final = frozenset({"instruct", "chat", "it", "base", "hf"})
+"""Words that people add to a name or leave out."""
+
 _WORD: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:(?:gb|[bkm])\b)?|[a-z]+")
 
 
@@ -653,12 +659,15 @@ def _nearest(name: str, known: list[str]) -> list[str]:
     words = {tail: _words(tail) for tail in tails}
     every = frozenset().union(*words.values())
     heard = frozenset(word for word in said if word in every)
+    if not any(word.isalpha() for word in heard - _TUNED):
+        heard = frozenset()  # "2" and "base" say nothing of a family
     shared = {
         tail: next((n for n in range(min(len(asked), len(tail)), 0, -1) if asked[:n] == tail[:n]), 0)
         for tail in tails
     }
     longest = max(shared.values(), default=0)
     ranked = [
+        [tail for tail, of in words.items() if said - of <= _TUNED and of and of <= said],
         [tail for tail, of in words.items() if said and said <= of],
         [
             tail
@@ -669,8 +678,27 @@ def _nearest(name: str, known: list[str]) -> list[str]:
         [tail for tail, of in words.items() if len(heard) > 1 and heard <= of],
     ]
     near = [tails[tail] for group in ranked for tail in _usual_first(group, list(tails))]
-    close = get_close_matches(asked, spelled | tails, n=_NEAREST, cutoff=0.5)
+    close = [
+        match
+        for match in get_close_matches(asked, spelled | tails, n=2 * _NEAREST, cutoff=0.5)
+        if _begins_alike(asked, match)
+    ]
     return list(dict.fromkeys([*near, *((spelled | tails)[match] for match in close)]))[:_NEAREST]
+
+
+def _begins_alike(one: str, other: str) -> bool:
+    """Whether the families of two names are spelled alike: the rest of a name, as "large" and "7b", is that of many.
+
+    >>> (
+    ...     _begins_alike("mistal-7b", "mistralai/mistral-7b-v0.1"),
+    ...     _begins_alike("clip-vit-large", "whisper-large-v3"),
+    ... )
+    (True, False)
+    """
+    first, second = (_FAMILY.match(name.rpartition("/")[2]) for name in (one, other))
+    if first is None or second is None:
+        return True
+    return SequenceMatcher(None, first[0], second[0]).ratio() >= _ALIKE
 
 
 def _usual_first(names: list[str], every: list[str]) -> list[str]:

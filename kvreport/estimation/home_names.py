@@ -12,7 +12,7 @@ from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
-from kvreport.architectures.names import mix_before_gguf, repository_name
+from kvreport.architectures.names import is_docker_model, mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.llama_cpp import OllamaNames, PublishersMixes
 from kvreport.catalog.load import RELEASED, Catalog
@@ -70,7 +70,7 @@ def engine_of(model: str | Path, catalog: Catalog | None = None, weights: object
     if not isinstance(model, str):
         return {}
     name = repository_name(model)
-    if gguf_repository(name):
+    if gguf_repository(name) or (is_docker_model(model) and OllamaNames.need().find(name) is not None):
         return {"engine": "llama-cpp"}
     if _MLX_REPOSITORY.match(name):
         return {"engine": "mlx"}
@@ -154,7 +154,7 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
     """
     if not isinstance(query.model, str) or Path(query.model).exists():
         return query, Named()
-    found = OllamaNames.need().find(query.model)
+    found = OllamaNames.need().find(repository_name(query.model))
     if found is not None:
         return replace(query, model=found.model, weights=query.weights or found.format), Named()
     if is_gguf(query.model):

@@ -159,3 +159,25 @@ def test_makers_words_for_a_format_are_known(name: str, base: str, weights: str)
     said = quantized_name(name)
     assert said is not None
     assert (base in [one.rpartition("/")[2] for one in said.bases], said.weights) == (True, weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("Qwen/Qwen3-8b-instruct", "Qwen/Qwen3-8B"),
+        ("gemma-3-27b-instruct", "google/gemma-3-27b-it"),
+        ("Mistal-7B", "mistralai/Mistral-7B-v0.1"),
+    ],
+)
+def test_the_first_name_proposed_is_the_model_that_was_meant(name: str, first: str) -> None:
+    with pytest.raises(InputError, match=f"did you mean {re.escape(first)}"):
+        open_catalog().model(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/clip-vit-large-patch14", "laion/CLIP-ViT-H-14", "facebook/dinov2-base"]
+)
+def test_no_name_is_proposed_for_its_letters_alone(name: str) -> None:
+    """An image encoder was told of Whisper large and MiniCPM-V."""
+    with pytest.raises(InputError, match="kvreport list models prints all"):
+        open_catalog().model(name)

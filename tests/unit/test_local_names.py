@@ -426,3 +426,31 @@ def test_a_bare_name_of_ollamas_library_says_why_it_is_answered_for_ollama() -> 
     tagged = estimate("mixtral:8x7b", gpu="2xa100")
     assert not headline(tagged).startswith("With")
     assert tagged.max_concurrent_requests == bare.max_concurrent_requests
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "registry.ollama.ai/library/qwen3:8b",
+        "ollama/qwen3:8b",
+        "ollama_chat/qwen3:8b",
+        "ollama:qwen3:8b",
+        "library/qwen3:8b",
+        "https://ollama.com/library/qwen3:8b",
+    ],
+)
+def test_a_name_of_ollamas_registry_is_answered_for_ollama(name: str) -> None:
+    """Six ways to write one name; a server engine reads none of its files."""
+    found, plain = (estimate(one, gpu="rtx-4090").to_dict() for one in (name, "qwen3:8b"))
+    assert (
+        (found["engine"], found["model"]) == (plain["engine"], plain["model"]) == ("ollama", "Qwen/Qwen3-8B")
+    )
+
+
+@pytest.mark.parametrize("name", ["ai/qwen3:8B", "docker.io/ai/qwen3:8b", "ai/gpt-oss"])
+def test_a_name_of_docker_is_answered_for_llama_cpp(name: str) -> None:
+    assert engine_of(name, CATALOG) == {"engine": "llama-cpp"}
+
+
+def test_an_organization_that_is_called_so_is_not_dockers() -> None:
+    assert engine_of("ai/nothing-that-ollama-has", CATALOG) == {}

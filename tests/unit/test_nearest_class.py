@@ -42,3 +42,18 @@ def test_an_index_whose_total_was_never_added_up_is_no_witness(tmp_path: Path) -
     found = open_folder(tmp_path, open_catalog(), id="local/zero")
     assert found.model.weights == alone.weights
     assert not any("files" in line for line in found.assumptions)
+
+
+def test_a_config_without_a_vocabulary_is_near_no_class_that_writes_text() -> None:
+    config = {
+        "architectures": ["ViTForImageClassification"],
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+    }
+    with pytest.raises(InputError, match="architectures") as caught:
+        read_config(config)
+    assert "nearest" not in str(caught.value)
+    with pytest.raises(InputError, match="nearest class"):
+        read_config(config | {"architectures": ["SomeNewForCausalLM"], "text_config": {"vocab_size": 1000}})
