@@ -159,19 +159,19 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"We predicted {found.logs} {name} logs with {ALL_FLAGS}, each before it was used to correct any rule. "
+        f"Before we used them to correct any rule, we predicted {found.logs} {name} logs with {ALL_FLAGS}. "
         f"The predictions of {found.quantity} were off by {_percent(found.median)} (median) and "
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" The 80% error band of that time contained {found.held} of {found.pools} printed pools."
+        said += f" The 80% error bands of these predictions contained {found.held} of {found.pools} printed pools."
         said += " Today's bands are wider." if found.held < 0.8 * found.pools else ""
     if found.refusals:
-        said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
+        said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to do so."
     if further is not None:
         said += (
-            f" For {further.logs} more logs, with {SOME_ASSUMED}, the median error is {_percent(further.median)} and "
-            f"the 90th percentile {_percent(further.p90)}."
+            f" For {further.logs} other logs with {SOME_ASSUMED}, the median error is {_percent(further.median)}, and "
+            f"the 90th percentile is {_percent(further.p90)}."
         )
     return said
 

@@ -245,7 +245,7 @@ def _slip(figure: PrintedFigure, partner: str, result: _Result) -> _Finding:
     text = (
         f"{_sentence(result.reading.name)}: {_in_unit(result.value, partner)}, "
         f"which is {_in_unit(result.value, figure.unit)}. "
-        f"The digits are those of {partner}; under the name {figure.unit} they are {off:.1f}% off."
+        f"The figure is correct in {partner}. Labeled as {figure.unit}, it is {off:.1f}% off."
     )
     if result.reading.role == "assumption":
         name = result.reading.name

@@ -107,7 +107,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         "slug": gpu.id,
         "headline": headline(site, gpu),
         "conditions": _conditions(site, gpu)
-        + (f" Clouds rent it out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
+        + (f" Cloud instances with it: {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         "facts": tuple(_facts(gpu)),
         "bar": _bar(gpu),
         "memory": _memory(gpu),
@@ -212,7 +212,7 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
 
 
 def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
-    yield KeyFigure("Advertised memory", advertised(gpu), "installed, according to the maker")
+    yield KeyFigure("Advertised memory", advertised(gpu), "installed, as stated by the manufacturer")
     if gpu.memory.driver_visible is not None:
         yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
     note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
@@ -248,7 +248,7 @@ def _bar(gpu: Accelerator) -> Bar | None:
     visible = memory.driver_visible.value if memory.driver_visible else gpu.usable_bytes
     parts = (
         ("use", "usable by a process", gpu.usable_bytes),
-        ("driver", "kept by the driver", visible - gpu.usable_bytes),
+        ("driver", "reserved by the driver", visible - gpu.usable_bytes),
         ("free", "not visible to the driver", total - visible),
     )
     return diagrams.bar(
@@ -260,12 +260,12 @@ def _memory(gpu: Accelerator) -> Table:
     memory = gpu.memory
     rows = []
     for name, figure, meaning in (
-        ("advertised", memory.advertised, f"the advertised figure, in {memory.advertised_unit}"),
-        ("driver-visible", memory.driver_visible, "total that the driver reports"),
+        ("advertised", memory.advertised, f"memory on the product label, in {memory.advertised_unit}"),
+        ("driver-visible", memory.driver_visible, "memory that the driver reports"),
         (
             "usable",
             memory.usable,
-            "total that a process can allocate; the engine's memory share applies to this total",
+            "memory that a process can allocate; the engine's memory share applies to this amount",
         ),
     ):
         cells = (
