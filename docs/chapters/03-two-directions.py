@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Context × concurrency: what fills the KV cache
 #
-# The KV cache grows when requests get longer, and when there are more of them. The product of length and number can exceed the
-# cache, and then requests wait. The question "how many users fit" has no answer without the length of their requests.
+# The KV cache grows with the length of requests and with their number. If the product of length and number exceeds the cache,
+# requests wait. The question "how many users fit" has no answer without the length of their requests.
 #
-# ## Four times the length: how many requests are left?
+# ## Four times the length: how many requests still fit?
 #
 # A server holds at most 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? What
 # happens if the number of users doubles as well?
@@ -54,7 +54,7 @@ guess(
     unit="times",
     low=1,
     high=100,
-    why="Eight times, not six: the two multiply. With the same memory only 16 of the 128 requests fit.",
+    why="Eight times, not six, because length and number multiply. With the same memory, only 16 of the 128 requests fit.",
 )
 
 # %% [markdown]
@@ -66,8 +66,8 @@ formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 # %% [markdown]
 # ## Worked example: length and number multiply
 #
-# Llama 3.1 8B in 16 bits runs on one H100, where a process can use {{ 79.1 GiB = memory("H100") }}. Only the weights are
-# subtracted. Each cell of this grid shows the cache in GiB.
+# Llama 3.1 8B in 16 bits runs on one H100, where a process can use {{ 79.1 GiB = memory("H100") }}. This example subtracts
+# only the weights. Each cell of the grid shows the cache in GiB.
 
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
@@ -108,7 +108,7 @@ assert (
 )
 
 # %% [markdown]
-# A published table that answers the same question stops at 32 and says that 64 do not fit. Its cache is
+# A published table for the same question ends at a batch of 32 and says that a batch of 64 does not fit. Its cache is
 # {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
 # too large. [The ledger shows the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
 
@@ -132,7 +132,7 @@ for tokens in (1024, 2048, 8192, 16384, 32768, 65536, 131072):
     rows.append([f"{tokens:,}", f"{eight / GB:.2f}", f"{(weights + eight) / memory:.1%}", fits, int(most)])
 
 table(
-    "Longer requests: eight of them, and the most that fit",
+    "Longer requests: eight at once, and the maximum that fits",
     [
         "Tokens each",
         "Cache of eight, GB",
@@ -175,7 +175,7 @@ instrument(
         limit_label="GPU memory",
         goals=(
             Goal("Exceed the memory with 64 requests by making them longer.", "state", 1),
-            Goal("Bring it back with one slider. Three of them can do it.", "state", 0),
+            Goal("Then make it fit again with one slider. Three of the sliders can do this.", "state", 0),
         ),
         rows=((2, 6, 1), (5, 6, 1), (5, 6, 0), (5, 5, 1), (8, 2, 1)),
     )
@@ -195,14 +195,14 @@ assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
     "The memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's own reserve.",
     x=contexts,
-    lines={"weights subtracted, nothing else": ideal, "vLLM's defaults (estimate)": engine},
+    lines={"only the weights subtracted": ideal, "vLLM's defaults (estimate)": engine},
     x_title="Context per request (tokens)",
     y_title="Concurrent requests",
     y_log=True,
 )
 
 # %% [markdown]
-# ## A larger model: only the traffic changes
+# ## A larger model: traffic changes the cache
 #
 # Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }} a token in 16 bits. A request of 8,192 tokens takes
 # {{ 2,684,354,560 bytes = kv_request("llama-3.1-70b", tokens=8192) }}, or
@@ -212,9 +212,10 @@ curves(
 #
 # ## What happens when the cache is full: requests wait
 #
-# An engine reserves the pool at start-up, so traffic cannot make it run out of memory. A request that finds no free blocks waits in the queue. If running
-# requests outgrow the pool, the engine *preempts* one: it frees the blocks, and computes the request again later ([PagedAttention](08-pages.py)). Users notice
-# latency, not an error. The chart shows an hour in which more requests arrive for twenty minutes:
+# An engine reserves the pool at start-up, so traffic cannot make it run out of memory. A request that finds no free blocks
+# waits in the queue. If running requests outgrow the pool, the engine *preempts* one: it frees the blocks, and computes the
+# request again later ([PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour in
+# which more requests arrive for twenty minutes:
 
 # %%
 HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
@@ -229,7 +230,7 @@ for minute in minutes:
     running.append(served * STAY / 60)
     waiting.append(queue)
 curves(
-    f"The pool of {HELD} requests of 8K is full from minute 20. The queue grows while more arrive than finish, and empties long after the peak.",
+    f"The pool of {HELD} requests of 8K is full from minute 20. The queue grows while more requests arrive than finish, and it is empty only long after the peak.",
     x=minutes,
     lines={"running": running, "waiting": waiting},
     x_title="Minute",
@@ -305,14 +306,17 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # %% [markdown]
 # ## The same in 8 bits
 #
-# With FP8, a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000 tokens takes {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000 {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }} and one of 128,000 {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
-# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. The 40 and 200 that you may have read are 16-bit figures
-# [in an 8-bit example](../evidence/claims/index.md#s2-128000).
+# With FP8, a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000 tokens takes
+# {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}. A request of {{ 10,000 tokens = 10000 }} takes
+# {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
+# {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
+# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. The 40 and 200 in the published example are 16-bit
+# figures, [although the example uses 8 bits](../evidence/claims/index.md#s2-128000).
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
 bars(
-    "Llama 3.1 70B, 8-bit weights, 16-bit cache, requests of 8K tokens, against one H200.",
+    "Llama 3.1 70B, 8-bit weights, 16-bit cache, requests of 8K tokens, compared with the memory of one H200.",
     {
         f"{n} at once": {
             "weights": ("weights", q.weights("llama-3.1-70b", "fp8")),
@@ -327,16 +331,17 @@ bars(
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework not made for serving.
-# How much of the memory does the formula explain?
+# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for
+# serving. How much of the memory does the formula explain?
 
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"
 choose(
     "With 64 users, what took the most memory in that experiment?",
-    wrong("The weights", f"They take {q.weights(QWEN) / GiB:.1f} GiB at every number of users."),
+    wrong("The weights", f"The weights take {q.weights(QWEN) / GiB:.1f} GiB for any number of users."),
     wrong(
-        "The KV cache", f"It takes {64 * q.kv_request(QWEN, tokens=2048) / GiB:.0f} GiB, half of the weights."
+        "The KV cache",
+        f"The cache takes {64 * q.kv_request(QWEN, tokens=2048) / GiB:.0f} GiB, half as much as the weights.",
     ),
     right("Attention scores", "That framework stored the attention scores between every pair of tokens."),
 )
@@ -356,7 +361,7 @@ table(
         "Users",
         "Weights",
         "Cache",
-        "Measured in all",
+        "Measured total",
         "Measured, not explained",
         "One table of scores, computed",
     ],
@@ -392,10 +397,10 @@ bars(
 
 # %% [markdown]
 # A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
-# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. More than one exists at a time, and all of them are gone after the step.
-# Engines compare piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix. In engines,
-# the cache therefore grows most. (The figure published with the measurement, 29 GB, is [nearly twice the product of its own
-# factors](../evidence/claims/index.md#s5-scores).)
+# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. Several such matrices exist at once, and all are freed after the
+# step. Engines compute scores piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix.
+# In engines, the cache therefore grows most. (The figure published with the measurement, 29 GB, is
+# [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
 
 # %% tags=["hide"]
 takeaway(
@@ -406,9 +411,9 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Few requests use their whole allowance. Memory in use follows the *average* length, but a guarantee needs the longest.
-#   [PagedAttention](08-pages.py) makes the difference usable.
-# - Time limits the number of requests too: see [prefill and decode](09-prefill-and-decode.py).
+# - Few requests reach the maximum length. Memory in use depends on the *average* length, but a guarantee must assume the
+#   maximum. [PagedAttention](08-pages.py) makes the difference usable.
+# - Latency also limits the number of requests: see [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
 
@@ -420,7 +425,7 @@ exercise(
     held / GiB,
     unit="GiB",
     solution=f"{held / GiB:g} GiB, half of the weights' {q.weights(QWEN) / GiB:.1f} GiB. One user's cache is "
-    f"{held / 64 / memory:.2%} of the GPU, which nobody notices.",
+    f"{held / 64 / memory:.2%} of the GPU memory.",
     traps={49.0: "This multiplies by all 28 heads. Only the 4 KV heads are stored."},
 )
 
@@ -434,7 +439,7 @@ exercise(
     within=0,
     solution="A request of 8K takes exactly 1 GiB, so 60 fit. At 32K it is a quarter, 15. At 128K it is 3.75, and requests come in "
     "whole numbers: 3.",
-    traps={4.0: "3.75 is rounded down: the fourth request does not fit."},
+    traps={4.0: "Round 3.75 down, because the fourth request does not fit."},
 )
 
 # %% [markdown]
@@ -463,7 +468,7 @@ quiz(
     item(
         "Interview question: why plan for concurrency and not only for context length?",
         wrong(
-            "Requests share one cache, so only the longest counts",
+            "Requests share one cache, so only the longest request matters",
             "The common wrong answer: unrelated requests share nothing.",
         ),
         right("Every active request has its own keys and values", "Concurrency multiplies the cache."),
@@ -478,7 +483,7 @@ quiz(
         wrong("A horizontal line", "That would mean length does not matter."),
         wrong(
             "A curve that flattens out",
-            "That is its shape on ordinary axes. In powers of two it is straight.",
+            "This is its shape on linear axes. On logarithmic axes it is straight.",
         ),
     ),
 )

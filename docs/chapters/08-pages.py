@@ -1,7 +1,7 @@
 # %% [markdown]
 # # PagedAttention: KV cache in blocks instead of rows
 #
-# The formula says how much memory a request *needs*. How much it *occupies* depends on the engine's allocation. The first
+# The formula says how much memory a request *needs*. The memory that it *occupies* depends on how the engine allocates it. The first
 # engines gave every request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few
 # tokens, as an operating
 # system allocates pages to programs. This chapter computes how much memory blocks save, and how the block size matters.
@@ -69,7 +69,7 @@ guess(
     unit="%",
     low=0,
     high=100,
-    why="This is the average over the lives of 2,000 requests. The row is reserved from the first token on, and most requests end early.",
+    why="This is the average over the duration of 2,000 requests. The row is reserved from the first token on, and most requests end early.",
 )
 
 # %% [markdown]
@@ -78,7 +78,7 @@ guess(
 # - **The longest allowed.** Each request gets a contiguous row for the longest request, from the start.
 # - **A power of two.** The row has room for the prompt, plus the length of the answer rounded up to a power of two.
 # - **Perfect foresight.** The row has exactly the length of prompt plus answer. No engine knows that length in advance. This
-#   method shows how much is lost only because rows are reserved before they are filled.
+#   method shows the loss that comes only from reserving rows before they are filled.
 # - **Blocks.** The request gets a new block when the last one is full. A *block table* records where each block is, so blocks
 #   need not be adjacent. vLLM, SGLang and TensorRT-LLM use this method, **PagedAttention**. llama.cpp assigns cells to slots.
 
@@ -106,13 +106,13 @@ guess(
 )
 
 # %% [markdown]
-# ## Worked example: blocks waste least
+# ## Worked example: blocks waste the least
 #
 # The table compares the four methods for the same two thousand requests: many short and a few long, none above 4,096 tokens.
 
 # %%
 table(
-    "Memory reserved and empty, over the whole lives of the requests",
+    "Memory reserved and empty, over the duration of the requests",
     ["Allocation", "Empty", "Reserved per token in use"],
     rows,
 )
@@ -124,7 +124,7 @@ assert waste["blocks of 16"] < 0.01
 assert 0.1 < waste["blocks of 256"] < 0.15
 
 # %% [markdown]
-# With rows of the longest allowed length, three quarters of the memory are empty. With blocks of 16, it is less than one
+# With rows of the longest allowed length, three quarters of the memory is empty. With blocks of 16, it is less than one
 # percent. Published figures of "about half" hold when lengths are spread evenly up to the maximum. Here most requests are
 # short, so the waste is larger.
 #
@@ -138,7 +138,7 @@ decode, prefill = at_best(asked, Peaks.of(q.catalog.accelerator("H100")))
 rows = []
 for name, allocator in (
     ("static batches", Allocator("static")),
-    ("rows, refilled one by one", Allocator("contiguous")),
+    ("rows, each refilled when free", Allocator("contiguous")),
     ("blocks of 16", Allocator("paged", 16)),
     ("blocks of 64", Allocator("paged", 64)),
     ("blocks of 256", Allocator("paged", 256)),
@@ -166,12 +166,12 @@ table(
 running = {row[0]: row[1] for row in rows}
 speeds = {row[0]: float(row[2].replace(",", "")) for row in rows}
 assert running["blocks of 16"] > 10 * running["static batches"]
-assert running["blocks of 16"] > 2.5 * running["rows, refilled one by one"]
+assert running["blocks of 16"] > 2.5 * running["rows, each refilled when free"]
 assert running["blocks of 256"] < running["blocks of 16"]
-assert speeds["blocks of 16"] > speeds["rows, refilled one by one"] > speeds["static batches"]
+assert speeds["blocks of 16"] > speeds["rows, each refilled when free"] > speeds["static batches"]
 
 bars(
-    "What 64 requests of Llama 3.1 8B with 700 tokens each occupy if up to 4,096 are allowed.",
+    "Memory of 64 requests to Llama 3.1 8B with 700 tokens each, if up to 4,096 tokens are allowed.",
     {
         name: {
             "cache": ("in use", 64 * 700 * 131072),
@@ -242,19 +242,20 @@ choose(
 )
 
 # %% [markdown]
-# Why not blocks of one token? Each block is a look-up, in the engine's tables and in the kernel that reads the cache. Sixteen is small
-# enough to waste nothing and large enough to read in one go. Some kernels want 32, 64 or 128.
+# Why not blocks of one token? Each block needs a look-up in the engine's tables and in the kernel that reads the cache.
+# Blocks of 16 tokens are small enough to waste almost nothing and large enough to read at once. Some kernels want 32, 64 or
+# 128.
 
 # %% tags=["hide"]
 takeaway(
-    "Blocks reduce reserved-but-empty memory from most of the pool to under a hundredth. The block size matters for short requests only."
+    "Blocks reduce reserved-but-empty memory from most of the pool to less than a hundredth. The block size matters only for short requests."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then become one of hundreds:
-#   see [what the log says](12-what-the-log-says.py).
+# - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then have
+#   hundreds of tokens: see [what the log says](12-what-the-log-says.py).
 # - Blocks let requests *share* a beginning: see [prefix caching](11-beyond-one-gpu.py).
 #
 # ## Exercises
@@ -285,7 +286,7 @@ exercise(
     saved,
     unit="MiB",
     solution="15 MiB are empty with blocks of 16 and 255 MiB with blocks of 256, of some 64 GiB. Throughput is the same, because the batch is the "
-    "same. The exercise as published asks why the block size matters more at long context. For memory it matters less.",
+    "same. The published exercise asks why the block size matters more at long context. For memory, it matters less.",
     traps={saved / 16: "This is one request. There are sixteen."},
     more=[
         table(
@@ -316,7 +317,7 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Teach it back to a colleague: what did PagedAttention change?",
-    "Before, each request reserved a row for the longest text allowed. Now a request takes a block when its last one is full. At most one block per request is partly empty, so far more requests run.",
+    "Before, each request reserved a row for the longest text allowed. Now a request takes a block when its last one is full. At most one block per request is partly empty, so many more requests can run.",
 )
 
 # %% tags=["hide"]
@@ -342,7 +343,9 @@ quiz(
             "The server crashes with out of memory",
             "The common wrong answer. The pool is fixed, and running out of blocks is handled.",
         ),
-        right("A running request is removed and computed again later", "It costs time, not answers."),
+        right(
+            "A running request is removed and computed again later", "This costs time, but no answer is lost."
+        ),
         wrong("The GPU borrows memory from the host", "Only engines with offloading configured do this."),
     ),
 )

@@ -70,7 +70,7 @@ claim(q.memory(GPU), 150_109_945_856, within=0.002)
 
 # %% tags=["hide"]
 formula(
-    "GPUs       =  fewest whose memory holds weights + reserve + one longest request",
+    "GPUs       =  fewest GPUs with memory for weights + reserve + one longest request",
     "batch      =  pool / cache of an average request",
     "step       =  max(bytes read / bandwidth, operations / rate)",
     "throughput =  batch / step",
@@ -103,7 +103,7 @@ guess(
     unit="GPUs",
     low=1,
     high=64,
-    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, of which the engine uses 92% by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
+    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, and the engine uses 92% of it by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
 )
 
 # %%
@@ -156,7 +156,7 @@ table(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 2: an FP8 cache. It doubles the batch and halves the bytes that each step reads per request."
+    "Decision 2: use an FP8 cache. This format doubles the batch and halves the bytes that each step reads per request."
 )
 
 # %% [markdown]
@@ -321,7 +321,7 @@ table(
 choose(
     "Which of the last two lines decides the number of replicas?",
     wrong(
-        "Decode: it takes most of a request's seconds",
+        "Decode: it takes most of a request's time",
         "Many requests share each decode step. A prompt does not share its computation.",
     ),
     right(
@@ -342,7 +342,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ### 7. Double the topology, or add replicas?
+# ### 7. Larger replicas, or more replicas?
 #
 # Eight GPUs can be four replicas of two, two of four, or one of eight.
 
@@ -377,7 +377,8 @@ takeaway(
 # %% [markdown]
 # ### 8. Which layout?
 #
-# The same eight GPUs with other ways to divide. A request has the longest length here, because the engine must be able to start.
+# The next table shows the same eight GPUs in other layouts. Requests have the maximum length here, because the engine must be
+# able to start.
 
 # %%
 options = {
@@ -407,7 +408,7 @@ table(
 # %% tags=["hide"]
 share = replicas[RANKS].budget
 drawings.gpu_layout(
-    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as decision 7 chose: a failure takes one group, and communication stays in it. TP8 holds more requests",
+    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as decision 7 chose. A failure then stops one replica, and communication stays within each replica. TP8 holds more requests",
     [
         (
             f"GPU {n}",
@@ -425,7 +426,7 @@ drawings.gpu_layout(
 # %% [markdown]
 # For an MLA model this table looks different: see [chapter 11](11-beyond-one-gpu.py).
 #
-# ### 9. One pool, or prefill and decode apart?
+# ### 9. One pool, or separate pools for prefill and decode?
 #
 # Separate pools keep long prompts from delaying running answers. The ratio of GPUs is a bound from the roofline. It assumes that both pools reach the same
 # share of it.
@@ -443,7 +444,7 @@ guess(
     high=100,
     digits=1,
     step="any",
-    why=f"Decision 6 has both loads. If the two pools reach different shares, between {ratio * EFFICIENCY:.1f} and {ratio / EFFICIENCY:.1f}. "
+    why=f"Decision 6 has both loads. If the two pools reach different shares, the ratio is between {ratio * EFFICIENCY:.1f} and {ratio / EFFICIENCY:.1f}. "
     f"Each request moves {moved / 1e9:.2f} GB of cache from one pool to the other.",
 )
 
@@ -511,7 +512,7 @@ bars(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 10: an output token costs several times a prompt token, because a prompt shares each reading of the weights over thousands of tokens."
+    "Decision 10: an output token costs several times as much as a prompt token, because a prompt shares each reading of the weights over thousands of tokens."
 )
 
 # %% [markdown]
@@ -523,7 +524,7 @@ takeaway(
 #
 # ## Exercises
 #
-# Graded from easy to hard. Change the first cell of the downloaded notebook to check the last ones.
+# The exercises are graded from easy to hard. Change the first cell of the downloaded notebook to check the last ones.
 
 # %% tags=["hide"]
 short_prompt = q.prefill_time(
@@ -581,8 +582,8 @@ exercise(
 fold(
     "5. (open) Prompts grow to 30,000 tokens, and all else stays the same. Which decision changes first?",
     f"Decision 4. Reading such a prompt takes at least {q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8'):.1f} s on {RANKS} GPUs, and "
-    f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8') / EFFICIENCY:.1f} s at the efficiency assumed. The target of two seconds needs more GPUs "
-    "per replica, a prefill pool, or a prefix cache that hits.",
+    f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8') / EFFICIENCY:.1f} s at the assumed efficiency. The target of two seconds needs more GPUs "
+    "per replica, a prefill pool, or a prefix cache with a high hit rate.",
 )
 
 # %% [markdown]
@@ -612,9 +613,9 @@ quiz(
     ),
     item(
         "Prompts are long and answers short. Where do the GPU-hours go?",
-        wrong("To decode, as always", "True for chat with long answers."),
+        wrong("To decode, as always", "This is true for chat with long answers."),
         right("To prefill", "Every prompt token is computed, and there are fourteen times as many."),
-        wrong("Half and half", "It depends on lengths. Here it is far from half."),
+        wrong("Half and half", "The ratio depends on the lengths. Here it is far from half."),
     ),
 )
 

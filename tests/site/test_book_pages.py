@@ -130,7 +130,7 @@ def test_a_question_is_answered_with_computed_numbers_in_a_screen(path):
         return
     assert "{{" in text
     assert "https://github.com/" in text
-    assert "**How sure:**" in text
+    assert "**Accuracy:**" in text
     assert re.search(r"^reader: \{", text, re.MULTILINE), "no reader's case"
     live = [one for one in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL) if "MODEL" in one or "GPU" in one]
     assert len([one for one in live if " as " in one]) >= 2, "no number follows the reader's case"
