@@ -79,7 +79,8 @@ def test_a_gpu_page_answers_for_another_engine(visit, catalog, query, asked):
         told = page.locator(".kv-groups dd", has=page.locator(f"[id='of-{model.slug}']"))
         if (
             told.count()
-            and "These pages have no numbers for this engine" in told.locator("xpath=preceding-sibling::dt[1]").inner_text()
+            and "These pages have no numbers for this engine"
+            in told.locator("xpath=preceding-sibling::dt[1]").inner_text()
         ):
             assert "sglang" in query, model.id
             continue
