@@ -62,7 +62,7 @@
           `embed/?model=${encodeURIComponent(model)}&gpu=${encodeURIComponent(gpu)}`,
           home(),
         );
-        return `<iframe src="${page}" title="kvreport" width="360" height="120" loading="lazy"></iframe>`;
+        return `<iframe src="${page}" title="kvreport" width="420" height="300" loading="lazy"></iframe>`;
       }
       const text = conclusion().text.replace(/&/g, "&amp;").replace(/"/g, "&quot;").replace(/</g, "&lt;");
       const inner = card ? `<img src="${card}" alt="${text}" width="600">` : text;

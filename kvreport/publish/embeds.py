@@ -1,7 +1,8 @@
 """What other sites show: a badge per model and accelerator, and the numbers of an embeddable card.
 
 ``badge/<model>.json`` has one entry per accelerator with the three fields that badge services read
-(``label``, ``message``, ``color``); ``embed/?model=…&gpu=…`` shows the same as a card in a frame.
+(``label``, ``message``, ``color``) and ``points``, [context, requests] of each context that fits;
+``embed/?model=…&gpu=…`` shows the same as a card in a frame, the points as a chart.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
             "label": f"{model} on {gpu}",
             "message": "does not fit",
             "color": _COLORS["none"],
+            "points": [],
         }
     supported = (n for n, verdict in enumerate(one.verdicts) if verdict != "context_exceeds_model")
     place = max((n for n in supported if one.contexts[n] <= _CONTEXT), default=0)
@@ -58,7 +60,13 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
     words = f"{units.count(requests)} {'request' if requests == 1 else 'requests'} at {units.human_tokens(context)}"
     color = _COLORS["fits" if requests else "none"]
     message = words if requests else "does not fit"
-    return {"schemaVersion": 1, "label": f"{model} on {machine}", "message": message, "color": color}
+    return {
+        "schemaVersion": 1,
+        "label": f"{model} on {machine}",
+        "message": message,
+        "color": color,
+        "points": [list(point) for point in one.line()] if requests else [],
+    }
 
 
 def svg(content: dict[str, Any]) -> str:

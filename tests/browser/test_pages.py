@@ -592,6 +592,31 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     assert FEWEST in page.locator("#users-table caption").inner_text()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_card_in_a_frame_has_a_mark_its_answer_and_a_chart(browser, address, scheme):
+    context = browser.new_context(viewport={"width": 420, "height": 300}, color_scheme=scheme)
+    page = context.new_page()
+    faults = []
+    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    page.goto(f"{address}embed/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb")
+    page.wait_for_selector(".kv-embed-chart")
+    marks = page.locator(".kv-embed-mark, .kv-embed-state, .kv-embed-point").count()
+    high = page.evaluate("document.documentElement.scrollHeight")
+    letters = page.locator(".kv-embed-chart text").first.evaluate(
+        "(one) => parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a"
+    )
+    page.set_viewport_size({"width": 360, "height": 120})
+    hidden = page.locator(".kv-embed-chart").is_hidden()
+    short = page.evaluate("document.documentElement.scrollHeight")
+    context.close()
+    assert marks == 3
+    assert high <= 300
+    assert 11.5 <= letters <= 15
+    assert hidden
+    assert short <= 120
+    assert not faults
+
+
 LETTERS = """() => [...document.querySelectorAll('main .kv-plot text')].filter((one) =>
   one.textContent.trim() && one.checkVisibility()).map((one) =>
   parseFloat(getComputedStyle(one).fontSize) * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"""

@@ -55,6 +55,9 @@ def test_a_badge_says_what_the_models_page_says(tiny_site):
     assert found["message"] == f"{fits} requests at 8K"
     assert found["schemaVersion"] == 1
     assert re.fullmatch(r"[0-9a-f]{6}", found["color"])
+    assert [8192, fits] in found["points"]
+    contexts = [context for context, _ in found["points"]]
+    assert contexts == sorted(contexts)
 
 
 def test_the_card_runs_no_script_but_its_own(tiny_site):

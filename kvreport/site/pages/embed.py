@@ -22,7 +22,8 @@ _PAGE: Final = """\
 <link rel="stylesheet" href="../assets/kv-embed.css">
 <script src="../assets/kv-embed.js" defer></script>
 </head>
-<body><main data-kv-embed="../badge/">{body}</main></body>
+<body><svg class="kv-embed-mark" viewBox="0 0 24 24" width="20" height="20" aria-hidden="true"><g fill="none" stroke-linecap="round"><path stroke="#5a66d6" d="M3 4v17h18" stroke-width="1.8"/><path stroke="#d5761a" d="M6 6.5c2.2 6.6 6.4 10.4 14 11.5" stroke-width="2.4"/></g></svg>
+<main data-kv-embed="../badge/">{body}</main></body>
 </html>
 """
 _HELP: Final = """
@@ -49,6 +50,6 @@ def _help(site: SiteData, folder: str) -> str:
         return '<p><a href="../" target="_blank" rel="noopener">Requests that fit</a></p>'
     asked = urlencode({"model": model.slug, "gpu": best.config.gpu})
     frame = (
-        f'<iframe src="{site.site_url}{folder}/?{asked}" title="kvreport" width="360" height="120"></iframe>'
+        f'<iframe src="{site.site_url}{folder}/?{asked}" title="kvreport" width="420" height="300"></iframe>'
     )
     return _HELP.format(frame=escape(frame, quote=False), asked=escape(asked))
