@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kvreport
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.hardware import listed
 
@@ -81,3 +82,21 @@ def test_every_door_reads_it_alike():
     assert {one["devices"] for one in found.to_dict()["deployments"]} == {2}
     local = kvreport.estimate("llama3.1:8b", gpu="2x3090", context_tokens=8192, engine="llama.cpp")
     assert local.to_dict()["layout"]["gpus"] == 2
+
+
+@pytest.mark.parametrize(
+    ("printed", "known"),
+    [
+        ("NVIDIA H20Z", "h20z-141gb"),
+        ("NVIDIA L20Y", "l20y-80gb"),
+        ("NVIDIA A800-SXM4-40GB", "a800-sxm4-40gb"),
+        ("NVIDIA A800-SXM4-80GB", "a800-sxm4-80gb"),
+        ("Intel(R) Arc(TM) Pro B70 Graphics", "arc-pro-b70"),
+        ("Intel(R) Arc(TM) Pro B65 Graphics", "arc-pro-b65"),
+        ("NVIDIA RTX PRO 4500 Blackwell Server Edition", "rtx-pro-4500-server"),
+        ("NVIDIA RTX PRO 4500 Blackwell", "rtx-pro-4500"),
+        ("AMD Instinct MI350P", "mi350p"),
+    ],
+)
+def test_devices_of_this_year_are_known_as_their_drivers_print_them(printed: str, known: str) -> None:
+    assert open_catalog().accelerator(printed).id == known
