@@ -674,7 +674,7 @@
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
       return {
-        said: `A server's start command is answered on the command line.${
+        said: `Use the command line for the start command of a server.${
           state.gpu ? "" : " The GPU is an example: state yours."
         }`,
         links: found.unread
@@ -697,7 +697,7 @@
       if (compared) listed.append("engines", [...new Set(engines)].join());
       for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
       return {
-        said: "Several models, GPUs or engines are compared on a page of their own.",
+        said: "The comparison page answers for several models, GPUs or engines.",
         links: [[
           "compare models, GPUs or engines",
           gpus.length || compared ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
@@ -709,7 +709,7 @@
     if (which.test(text) || (model && cost.length)) {
       const values = { model: state.model, concurrent: state.requests };
       return {
-        said: "The Sizer finds the GPUs that a load takes, and their cost.",
+        said: "The sizer finds the GPUs for a workload, and their cost.",
         links: [["size a deployment", at("sizer/", values)]],
       };
     }
@@ -810,12 +810,13 @@
     // Mixes of one maker have bits of their own for each tensor: only a file says them.
     const unread = home.some((word) => /^ud-|_xl$/.test(word));
     const unused = (left.length ? ` Not used: ${left.join(", ")}.` : "") +
-      (unread ? " This mix is read from its file: kvreport estimate FILE.gguf." : "");
+      (unread ? " kvreport reads this mix from its file: kvreport estimate FILE.gguf." : "");
     const about = home.length
       ? `${quoted(home)} ${home.length > 1 ? "are" : "is"} about one computer`
-      : `The ${own.name} is a computer of its own`;
+      : `The ${own.name} is a single computer`;
     return {
-      said: `${about}: llama.cpp, Ollama and MLX have other numbers than the servers of this page.${unused}`,
+      said:
+        `${about}: llama.cpp, Ollama and MLX need different numbers than the server engines on this page.${unused}`,
       links,
       command: model && !unread && (own || state.gpu) ? commandOf(found, true) : null,
     };

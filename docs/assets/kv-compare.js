@@ -357,9 +357,9 @@
         ? `${kvreport.plural(sizes[0], "GPU|GPUs")} each`
         : "the fewest GPUs that fit each";
       const full = listed().length >= most
-        ? ` ${most} is the limit.`
+        ? ` At most ${most} can be compared.`
         : listed().length < 2
-        ? " Add one to compare with."
+        ? " Add another one to compare."
         : "";
       const missed = shown.flatMap((thing) => kvState.unused(state, thing.deployment));
       said.replaceChildren(
@@ -396,8 +396,8 @@
       const names = over.map((model) => `${model.name} (at most ${tokens(model.limit)})`).join(", ");
       return ` Requests of ${
         tokens(asked())
-      } tokens exceed the limit of ${names}: nothing is shown for them at that length${
-        byModels() ? ", and they do not decide the number of GPUs" : ""
+      } tokens exceed the limit of ${names}, so there are no numbers at that length${
+        byModels() ? ", and these models do not decide the number of GPUs" : ""
       }.`;
     }
 

@@ -139,7 +139,7 @@
         (row) => row.ceiling,
         true,
         "requests",
-        "Requests if the engine needed no memory of its own",
+        "Requests if the engine needed no memory for itself",
       ],
       ["weights", "Weight format", (row) => row.config.weightFormat, false, "", ""],
       ["kv", "KV format", (row) => row.config.kvFormat, false, "", ""],
@@ -739,11 +739,11 @@
       const each = [machine, ...new Set(machine.devices)].map((gpu) => `gpus=${gpu.id}`);
       const link = (page, title) => make("a", { href: new URL(`../../${page}`, base).href }, title);
       return [
-        `No row is of ${machine.short} together: each is of accelerators of one kind. `,
+        `No row combines ${machine.short}, because each row is for accelerators of one kind. `,
         link(`sizer/?gpu=${machine.id}`, "The sizer"),
         " and ",
         link(`compare/?${each.join("&")}`, "the comparison"),
-        " answer for unequal ones. The rows below are those of each kind alone.",
+        " answer for unequal accelerators. The rows below are for each kind separately.",
       ];
     }
 
@@ -892,7 +892,7 @@
             make(
               "span",
               { class: "kv-paper" },
-              `Printed are the first ${count(shown)} of ${count(shown + left)} rows.`,
+              `Only the first ${count(shown)} of ${count(shown + left)} rows are printed.`,
             ),
           ]
           : []),

@@ -248,37 +248,37 @@
       if (!model) {
         said.push(
           reading.facts.model
-            ? `The catalog does not have ${reading.facts.model}. Choose the model that it is a copy of.`
-            : "The log does not name its model; choose it, and its numbers are checked.",
+            ? `The catalog does not have ${reading.facts.model}. Choose the original model.`
+            : "The log does not name its model. Choose the model to check the numbers.",
         );
       }
-      if (!gpu) said.push("Choose the GPU, and the KV pool itself is predicted.");
+      if (!gpu) said.push("Choose the GPU to predict the size of the KV pool.");
       if (model && !["vllm", null].includes(reading.engine)) {
-        said.push("This page checks block plans of vLLM; kvreport log checks those of other engines, too.");
+        said.push("This page checks the block plans of vLLM only. kvreport log also checks other engines.");
       }
       const spread = kvLogLines.spread(reading.facts), other = kvLogLines.otherRanks(reading.facts, gpu);
       if (model && other) said.push(`No block plan: gpu: ${other}.`);
       else if (model && !rules && spread.length && ["vllm", null].includes(reading.engine)) {
         said.push(
-          `This page has no numbers of the log’s layout (${
+          `This page has no numbers for the layout of the log (${
             spread.join(", ")
-          }). kvreport log checks all of it.`,
+          }). kvreport log checks the whole log.`,
         );
       }
       if (rules && !rules.current) {
         said.push(
-          `The log is from an older release. This page has the rules of ${site.engine.label}; kvreport log has those of the log’s own version.`,
+          `The log is from an older release. This page has the rules of ${site.engine.label}. kvreport log has the rules of the release in the log.`,
         );
       } else if (rules) {
         const missed = ignored(reading.facts);
         said.push(
-          `Computed with the rules of ${site.engine.label} and the log’s own context, cache type, layout, memory share, batched tokens and graphs. What the log does not state is the engine’s default.`,
+          `Computed with the rules of ${site.engine.label} and with the context, cache type, layout, memory share, batched tokens and graphs from the log. Settings that the log does not state are the engine’s defaults.`,
         );
         if (missed.length) {
           said.push(
-            `Not followed here: ${
+            `This page does not take into account: ${
               missed.join(", ")
-            }; kvreport log follows block size. Weights are counted as released.`,
+            }. kvreport log takes the block size into account. The weights are as released.`,
           );
         }
       }
@@ -291,11 +291,15 @@
       const about = Object.entries(table.refusals).reverse().find(([name]) => said.has(name));
       if (about && !location.pathname.endsWith(about[1])) {
         const href = new URL(about[1], kvreport.root).href;
-        children.push(make("p", {}, make("a", { href }, "What the sentence means, and what helps")));
+        children.push(make("p", {}, make("a", { href }, "What this error means and how to fix it")));
       }
       if (!reading.recognised.length) {
         children.push(
-          make("p", {}, "No line was understood: this reads start-up logs of vLLM, SGLang and TensorRT-LLM."),
+          make(
+            "p",
+            {},
+            "No line was understood. This page reads start-up logs of vLLM, SGLang and TensorRT-LLM.",
+          ),
         );
       }
       if (found.changes.length) {
@@ -365,8 +369,7 @@
       if (every) children.push(every);
       if (reading.starts > 1) {
         const line = reading.recognised.length ? reading.recognised[0].number : 1;
-        const said =
-          `The log has ${reading.starts} starts one after the other; the last that ends is read, from line`;
+        const said = `The log contains ${reading.starts} starts. The last start that ends is read, from line`;
         children.push(make("p", { class: "kv-note" }, `${said} ${line}.`));
       }
       if (reading.unknown.length) {
@@ -415,7 +418,7 @@
 
     function headline(found, reading) {
       if (found.pool !== null && found.pool <= 0) {
-        return `It does not start: weights and what the engine keeps leave ${
+        return `It does not start: the weights and the engine’s reserve leave ${
           gib(found.pool)
         } GiB for the cache.`;
       }

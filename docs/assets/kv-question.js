@@ -103,18 +103,18 @@
     function deployment(options) {
       const name = options.engine || site.engine.name;
       const here = name === site.engine.name || name === "ceiling" ? facts : facts.engines.get(name);
-      if (!here) throw new NoAnswer("this engine is not published for the browser");
+      if (!here) throw new NoAnswer("this page has no numbers for this engine");
       let own = widened(needed(here.model, "the engine does not run this model"), options.kv);
       const gpu = needed(
         here.site.gpus.find((one) => one.id === gpuId),
-        "the engine has no such accelerator",
+        "the engine does not support this accelerator",
       );
       if (options.max_loras) own = withAdapters(own, options);
       const forms = kvState.weightsOf(here.site, own);
       const asked = options.weights || (forms.includes(own.form) ? own.form : forms[0]);
-      if (!forms.includes(asked)) throw new NoAnswer("no such weights are published for this model");
+      if (!forms.includes(asked)) throw new NoAnswer("this page has no numbers for these weights");
       const kv = options.kv || kvState.kvOf(own, gpu);
-      if (!own.plan[kv]) throw new NoAnswer("this model cannot have this KV format");
+      if (!own.plan[kv]) throw new NoAnswer("this model does not support this KV format");
       const state = {
         context: options.tokens || 8192,
         tp: options.tp || 1,
@@ -153,8 +153,8 @@
     /* [constant, terms] of what the architecture needs. */
     function held(kv, tp) {
       const name = kv || model.kv;
-      const all = needed(widened(model, name).held[name], "this model cannot have this KV format");
-      const one = needed(all[sizeOf(tp)], "this model cannot be divided so");
+      const all = needed(widened(model, name).held[name], "this model does not support this KV format");
+      const one = needed(all[sizeOf(tp)], "this model cannot be divided in this way");
       const gpu = site.gpus.find((each) => each.id === gpuId);
       return one.kinds ? one.kinds[gpu ? gpu.kind : 0] : one;
     }
@@ -165,7 +165,7 @@
       const times = needed(facts.times, "no times are published for this model");
       const place = sizeOf(options.tp);
       if (!times.weights[form] || !times.weights[form][place]) {
-        throw new NoAnswer("no times for these weights");
+        throw new NoAnswer("this page has no times for these weights");
       }
       const kv = options.kv || model.kv;
       return kvCapacity.demandOf(times, facts.peaks.gpus[gpuId], form, kv, place, options.tp || 1);
@@ -228,7 +228,7 @@
         const name = format || (forms.includes(model.form) ? model.form : forms[0]);
         return needed(
           (model.weights[name] || [])[sizeOf(tp)],
-          "no such weights are published for this model",
+          "this page has no numbers for these weights",
         );
       },
       memory: () => site.gpus.find((one) => one.id === gpuId).usable,
@@ -452,7 +452,7 @@
       if (state.context > facts.model.limit) {
         told.append(`${facts.model.name} supports at most ${tokens(facts.model.limit)} tokens. `);
       }
-      if (missing) told.append(`A dash stands where there is no number: ${missing}.`);
+      if (missing) told.append(`A dash means that there is no number: ${missing}.`);
       follow(facts, gpu, size);
     }
 

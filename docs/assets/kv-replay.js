@@ -169,7 +169,7 @@
       const other = kvTraffic.longerModel(models, value("model"), longest);
       const found = `${at.model.name} leaves out ${outside(at, left)}. With more than ${
         percent(kvKernel.words.trace.left_out)
-      } left out the answer is that of another trace.`;
+      } left out, the answer would be for a different trace.`;
       return other
         ? `${found} Choose a model for prompts of ${count(longest)} tokens, such as ${other.name} (${
           count(other.context)
@@ -247,7 +247,7 @@
           make(
             "p",
             { class: "kv-note" },
-            "Only layers that keep every token are counted here; kvreport replay counts sliding windows and recurrent states, too.",
+            "This result includes only layers that keep every token. kvreport replay also includes sliding windows and recurrent states.",
           ),
         );
       }
@@ -262,15 +262,15 @@
     }
 
     function need(runs, at, wanted, options) {
-      if (!(wanted > 0 && wanted < 1)) return "A wanted hit rate is a number between 0 and 100.";
+      if (!(wanted > 0 && wanted < 1)) return "The target hit rate must be a number between 0 and 100.";
       const units = kvTraffic.unitsFor(runs, wanted, options);
       if (units === null) return `No cache reaches a hit rate of ${percent(wanted)} on this trace.`;
       const replicas = Math.ceil((units * at.bytes) / at.config.free);
       return `A hit rate of ${percent(wanted)} takes ${
         gib(units * at.bytes, 1)
-      } GiB of cache per GPU: the KV pools of ${
+      } GiB of cache per GPU. This is the KV pool of ${
         plural(replicas, "replica|replicas")
-      }, if each prefix always meets the same one.`;
+      }, if requests with the same prefix always go to the same replica.`;
     }
 
     /* Sizes evenly on a logarithmic scale, up to all blocks. */

@@ -359,7 +359,7 @@
           ? make(
             "p",
             { class: "kv-note" },
-            `Within the error of the estimate, ${gpusOf(smaller, best.gpu.short)} may do: ${
+            `Within the error of the estimate, ${gpusOf(smaller, best.gpu.short)} may be enough: ${
               replicasOf(smaller, work)
             }, ${plural(smaller.each, "request|requests")} per replica.`,
           )
@@ -609,13 +609,13 @@
 
     function arithmetic({ work }, best, back) {
       const shared = best.shared
-        ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, held once for all`
+        ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, which is stored once for all requests`
         : "";
       const { layout } = best;
       const held = kvKernel.replicasFor(work.peak, best.each) === best.replicas[1];
       const divisor = held
         ? count(best.each)
-        : `${count(best.sureEach)} (those of a pool smaller by the error)`;
+        : `${count(best.sureEach)} (for a pool that is smaller by the error)`;
       const lines = [
         `concurrent requests: ${+work.concurrent.toFixed(1)} × ${work.burst} = ${count(work.peak)} at peak`,
         `KV pool per GPU: the engine’s share (${best.gpu.share}) of ${gib(best.total)} GiB − ${
@@ -655,10 +655,12 @@
       );
       if (back.fractions) {
         lines.push(
-          `--mem-fraction-static: ${back.fractions.lowest} to ${back.fractions.highest} (SGLang’s own)`,
+          `--mem-fraction-static: ${back.fractions.lowest} to ${back.fractions.highest} (the names and limits of SGLang)`,
         );
       }
-      lines.push(`longest context that all of them could have at once: ${count(back.longest)} tokens`);
+      lines.push(
+        `longest context that all of these requests could have at once: ${count(back.longest)} tokens`,
+      );
       return lines;
     }
 

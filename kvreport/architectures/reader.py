@@ -205,7 +205,7 @@ def _dtype(config: Keys, text: Keys) -> tuple[Literal["bfloat16", "float16"], li
     plain = (name or "").removeprefix("torch.")
     if plain == "float32":
         return "bfloat16", [
-            "Published in float32; engines serve it in bfloat16, and that is what is counted."
+            "The weights are published in float32. Engines serve them in bfloat16, so all sizes here are for bfloat16."
         ]
     if plain in ("bfloat16", "auto", "float8_e4m3fn"):
         return "bfloat16", []

@@ -45,10 +45,8 @@ _OWN_HEAD: Final = re.compile(
 _SECOND_HEAD: Final = re.compile(r"^word_timestamp_head\.")
 """Names of a second head beside that of words (transformers 5.24, ``modeling_nemotron3_5_transcribe.py``)."""
 
-NOTE: Final = "A pooling model: each batch of tokens is run once and nothing is kept, so there is no cache."
-DECODES: Final = (
-    "A pooling model made of a decoder: it generates nothing, and engines keep the cache of its prompts."
-)
+NOTE: Final = "This is a pooling model. It processes each batch of tokens once and keeps nothing, so there is no KV cache."
+DECODES: Final = "This is a pooling model based on a decoder. It generates no tokens, but engines keep a KV cache for its prompts."
 
 
 def base_class(name: str, known: Callable[[str], bool]) -> str | None:

@@ -320,7 +320,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     notes = []
     if reading.starts > 1:
         notes.append(
-            f"The log has {reading.starts} starts one after the other; the last that ends is read, from line "
+            f"The log contains {reading.starts} starts. The last start that ends is read, from line "
             f"{reading.recognised[0].number if reading.recognised else 1}."
         )
     if laid is not None and reading.engine not in POOL_AS_STATED and reading.text("engine_version") is None:
@@ -349,7 +349,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     if named not in (None, "none") and exchange_of(reading) is None:
         ignored.append(f"the buffers of {named}")
     if ignored:
-        notes.append(f"Not followed here, though it bears on memory: {', '.join(ignored)}.")
+        notes.append(f"Not taken into account, although it may change the memory: {', '.join(ignored)}.")
     return notes
 
 

@@ -138,7 +138,7 @@ def test_the_explorer_says_how_many_rows_are_on_paper(visit):
     if drawn < 50:
         pytest.fail("the query of this test finds too few rows to be cut")
     note.wait_for(state="visible")
-    assert note.inner_text().startswith(f"Printed are the first {drawn} of ")
+    assert note.inner_text().startswith(f"Only the first {drawn} of ")
     assert page.locator(".kv-after button").is_hidden()
 
 

@@ -156,7 +156,7 @@ def test_what_cannot_be_computed_is_a_dash_with_a_reason(browser, address):
     shown(page)
     assert "Llama 3.1 8B supports at most 128K tokens." in page.locator("[data-kv-told]").inner_text()
     assert page.locator("[data-kv-none]").inner_text() == "—"
-    assert "A dash stands where there is no number" in page.locator("[data-kv-told]").inner_text()
+    assert "A dash means that there is no number" in page.locator("[data-kv-told]").inner_text()
     visit.context.close()
 
 

@@ -218,7 +218,9 @@ INFO 08-20 10:00:00 [kv_cache_utils.py:1087] more
 def test_a_pool_below_nothing_is_a_refusal_with_ways_out_that_suffice() -> None:
     found = read(TOO_MANY_ROWS, gpu="H100")
     assert found.concurrency == 0
-    assert found.headline.startswith("It does not start: weights and what the engine keeps leave -2.14 GiB")
+    assert found.headline.startswith(
+        "It does not start: the weights and the engine's reserve leave -2.14 GiB"
+    )
     # 0.11.0 sorts 1,024 rows of logits, 38 bytes each: with 256 rows 5.5 GiB are free.
     assert changes(found)["fewer_requests"] == (256, None)
     assert changes(found)["tensor_parallel"] == (2, None)
@@ -323,7 +325,7 @@ def test_a_number_at_the_end_of_a_sentence_is_read() -> None:
 
 def test_flags_that_are_not_followed_are_listed() -> None:
     found = read('vllm serve Qwen/Qwen2.5-7B --cpu-offload-gb 4 --speculative-config \'{"method": "mtp"}\'')
-    (note,) = (note for note in found.notes if note.startswith("Not followed"))
+    (note,) = (note for note in found.notes if note.startswith("Not taken into account"))
     assert "offloading to the host" in note
     assert "speculative decoding" in note
 

@@ -30,8 +30,7 @@ from kvreport.architectures.weights import (
 from kvreport.catalog.caches import Cache, Latent, Ring
 
 OWN_LAYOUT: Final = (
-    "Engines keep this model's latents in their own FP8 layout whatever is requested; that is its"
-    " format here."
+    "Engines always store the latents of this model in a special FP8 layout, so this page uses that layout."
 )
 _DSPARK_LAYERS: Final = 3
 _WORDS: Final = {

@@ -25,8 +25,8 @@ from kvreport.architectures.weights import Tensors, hyper_connection
 from kvreport.catalog.caches import Cache
 
 _TAIL: Final = (
-    "The indexer also keeps the keys of its last, incomplete pool: some kilobytes per layer and"
-    " request, not counted."
+    "The indexer also keeps the keys of the last, incomplete pool. They take a few kilobytes per layer and"
+    " request and are not included."
 )
 
 

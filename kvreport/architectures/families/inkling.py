@@ -175,8 +175,8 @@ def _second(keys: Keys, looped: range, passes: int) -> Blueprint:
     if nested and not keys.outer.has("quantization_config", "transformers_version"):
         blueprint.weight_format = "mxfp8"
         blueprint.notes.append(
-            "The published config does not say that the routed experts are MXFP8; transformers knows it of a"
-            " config that it has not written itself (5.23, configuration_inkling2.py)."
+            "The published config does not state that the routed experts are MXFP8. transformers assumes MXFP8 for"
+            " configs that it did not write (5.23, configuration_inkling2.py)."
         )
         blueprint.layers = [_mxfp8_experts(layer) for layer in blueprint.layers]
     return blueprint

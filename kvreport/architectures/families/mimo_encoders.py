@@ -15,8 +15,8 @@ from kvreport.architectures.vision import MAX_DEPTH
 from kvreport.architectures.weights import Tensors
 
 TOKENIZER_NOTE: Final = (
-    "The audio tokenizer is a checkpoint of its own (audio_tokenizer/) and is not counted; the config does"
-    " not size it."
+    "The audio tokenizer is a separate checkpoint (audio_tokenizer/). The config does not state its size, so the"
+    " weights here do not include it."
 )
 
 

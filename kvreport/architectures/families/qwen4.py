@@ -25,8 +25,8 @@ _LINEAR: Final = "linear_attention"
 _WORDS: Final = (_LINEAR, "full_attention", "indexed_attention", "qwen_sparse_attention")
 _MAX_TABLES: Final = 512
 _POOLED: Final = (
-    "Index keys are counted pooled, as engines score them. The raw keys of the last, incomplete pool take more,"
-    " and so does an engine that also keeps all raw keys (transformers does)."
+    "The cache size includes the pooled index keys that engines score. It does not include the raw keys of the last,"
+    " incomplete pool. An engine that also keeps all raw keys, like transformers, needs more memory."
 )
 
 
