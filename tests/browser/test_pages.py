@@ -592,6 +592,29 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     assert FEWEST in page.locator("#users-table caption").inner_text()
 
 
+def test_a_table_wider_than_a_phone_says_so_until_its_last_column_is_seen(browser, address):
+    """Colored cells covered the shadow at its edge."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
+    page = context.new_page()
+    page.goto(address + LLAMA)
+    table = page.locator(".kv-scroll:has(#users-table)")
+    table.scroll_into_view_if_needed()
+    page.locator(".kv-scroll.kv-wide:has(#users-table)").wait_for()
+    hint = table.locator("xpath=preceding-sibling::p[1]").inner_text()
+    first = table.locator("tbody th").first
+    shadow = (
+        "(box) => getComputedStyle(box).boxShadow.match(/[\\d.]+px/g).some((one) => parseFloat(one) > 0.5)"
+    )
+    before, left = table.evaluate(shadow), first.bounding_box()["x"]
+    table.evaluate("(box) => { box.scrollLeft = box.scrollWidth; }")
+    page.wait_for_function(f"!({shadow})(document.querySelector('.kv-scroll:has(#users-table)'))")
+    after = first.bounding_box()["x"]
+    context.close()
+    assert hint.startswith("Scroll sideways")
+    assert before
+    assert abs(after - left) < 1, "the names stay"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_card_in_a_frame_has_a_mark_its_answer_and_a_chart(browser, address, scheme):
     context = browser.new_context(viewport={"width": 420, "height": 300}, color_scheme=scheme)

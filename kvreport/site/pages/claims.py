@@ -177,13 +177,13 @@ def _context(
 
 
 def _finding(found: Sequence[Entry]) -> str:
-    """Say by how much half of the contradicted figures are wrong; "" where none is contradicted."""
+    """Say by how much half of the contradicted figures are wrong; "" where fewer than two are contradicted."""
     off = [
         max(entry.ratio, 1 / entry.ratio)
         for entry in found
         if entry.verdict is ClaimVerdict.CONTRADICTED and entry.ratio
     ]
-    if not off:
+    if len(off) < 2:
         return ""
     return f"Half of {len(off)} contradicted figures are wrong by a factor of {median(off):.2g} or more"
 
