@@ -300,7 +300,11 @@
           tool("SVG", "Save this chart as SVG", () => save(drawing(figure).text, svg, fileName("svg"))),
           table &&
             tool("CSV", "Save this chart's data as CSV", () => save(csv(table), "text/csv", fileName("csv"))),
-          tool("Embed", "Copy this chart as HTML for another page", (button) => copy(frame(figure), button)),
+          tool(
+            "Embed",
+            "Embed: copy this chart as HTML for another page",
+            (button) => copy(frame(figure), button),
+          ),
         ),
       );
     }

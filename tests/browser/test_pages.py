@@ -86,7 +86,13 @@ def test_every_chart_can_be_taken_away_with_its_finding_and_source(visit, tiny_s
     page = visit.go(LLAMA)
     page.locator("[aria-label='Save this chart as SVG']").first.wait_for(state="attached")
     charts = page.locator("main figure.kv-figure").filter(has=page.locator("svg:not([aria-hidden])"))
-    assert charts.count() == page.locator("main figure [aria-label^='Copy this chart as HTML']").count() > 2
+    assert charts.count() == page.locator("main figure [aria-label*='copy this chart as HTML']").count() > 2
+    unlike = (
+        "(all) => all.filter((one) => !one.ariaLabel.toLowerCase().includes(one.textContent.toLowerCase()))"
+    )
+    assert not page.locator("main .kv-tool").evaluate_all(unlike + ".map((one) => one.ariaLabel)"), (
+        "named as they read"
+    )
     chart = charts.filter(has=page.locator(".kv-plot"))
     with page.expect_download() as told:
         chart.get_by_role("button", name="Save this chart as SVG").click()
