@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import pytest
 
@@ -98,11 +99,25 @@ def test_a_bar_is_to_scale_and_leaves_nothing_out():
 )
 def test_the_strip_has_every_layer_in_its_colour(name, expected):
     strip = pictures.strip(open_catalog().model(name))
-    found: dict[str, int] = {}
-    for tick in strip.ticks:
-        found[tick["css"]] = found.get(tick["css"], 0) + 1
+    found = {shape.css: shape.path.count("M") for shape in strip.shapes}
     assert found == expected
     assert strip.width == 10 * sum(expected.values())
+    places = sorted(int(x) for shape in strip.shapes for x in re.findall(r"M(\d+) 0", shape.path))
+    assert places == list(range(0, strip.width, 10))
+
+
+def test_the_strip_names_the_layers_of_each_kind():
+    every_fourth = range(3, 64, 4)
+    listed = {
+        "Qwen/Qwen3.6-27B": {
+            "layers " + ", ".join(f"{layer - 3} to {layer - 1}" for layer in every_fourth),
+            "layers " + ", ".join(map(str, every_fourth)),
+        },
+        "deepseek-ai/DeepSeek-V3": {"layers 0 to 60"},
+    }
+    for name, layers in listed.items():
+        titles = [shape.title for shape in pictures.strip(open_catalog().model(name)).shapes]
+        assert {title.partition(": ")[2] for title in titles} == layers
 
 
 def _series() -> list[Series]:

@@ -19,10 +19,13 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.model import LayerGroup, Model
-from kvreport.site.kit.elements import Bar, BarPart, Strip
+from kvreport.site.kit.elements import Bar, BarPart, Strip, StripShape
 from kvreport.words import counted
 
 TICK: Final = 10
+_BOX: Final = 8.6
+_HEIGHT: Final = 28
+"""Width of a layer's place in the strip, of its box, and the strip's height."""
 _LABEL_NEEDS: Final = 16
 """Thousandths of a bar that one character of a label takes, roughly."""
 
@@ -50,17 +53,36 @@ def _role(cache: Cache) -> str:
 
 def strip(model: Model) -> Strip:
     """Return a model's layers in order, coloured by what they keep."""
-    ticks = []
-    for index, group_index in enumerate(model.pattern):
-        group = model.layers[group_index]
+    shapes = []
+    for number, group in enumerate(model.layers):
+        layers = [index for index, one in enumerate(model.pattern) if one == number]
         css, below = role(group)
-        ticks.append({"css": css, "below": below, "x": index * TICK, "title": f"layer {index}: {group.name}"})
+        said = f"{group.name}: {'layer' if len(layers) == 1 else 'layers'} {_ranges(layers)}"
+        shapes.append(StripShape(css, _boxes(layers, 0, _HEIGHT // 2 if below else _HEIGHT), said))
+        if below:
+            shapes.append(StripShape(below, _boxes(layers, _HEIGHT // 2, _HEIGHT // 2), said))
     legend = tuple(
         (role(group)[0], f"{group.count} × {group.name}: {describe(group.caches)}") for group in model.layers
     )
     words = "; ".join(f"{group.count} {group.name}" for group in model.layers)
     title = f"{model.layer_count} layers in order: {words}"
-    return Strip(title=title, ticks=tuple(ticks), width=model.layer_count * TICK, legend=legend)
+    return Strip(title=title, shapes=tuple(shapes), width=model.layer_count * TICK, legend=legend)
+
+
+def _boxes(layers: Sequence[int], top: int, height: int) -> str:
+    """Return the outline of a box for each layer: one shape a kind takes a fifth of what one a layer does."""
+    return "".join(f"M{index * TICK} {top}h{_BOX}v{height}h-{_BOX}z" for index in layers)
+
+
+def _ranges(layers: Sequence[int]) -> str:
+    """Return ascending numbers as text, those that follow each other as a range: "0 to 2, 4"."""
+    runs: list[list[int]] = []
+    for index in layers:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1] = [runs[-1][0], index]
+        else:
+            runs.append([index])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def describe(caches: Sequence[Cache]) -> str:

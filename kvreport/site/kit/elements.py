@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvreport.site.kit.tables import Table
-from kvreport.site.kit.templating import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +78,33 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class StripShape:
+    """The layers of one kind in a strip.
+
+    Attributes:
+        css: The color's role.
+        path: The outline of their boxes.
+        title: Which layers they are.
+    """
+
+    css: str
+    path: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class Strip:
     """A model's layers in order, coloured by what they keep.
 
     Attributes:
         title: What it shows, for a screen reader.
-        ticks: One per layer.
+        shapes: One for each kind of layer, two where a kind keeps two things.
         width: Width of the drawing in its own units; each layer takes 10.
         legend: (css role, text) of each kind of layer.
     """
 
     title: str
-    ticks: tuple[Names, ...]
+    shapes: tuple[StripShape, ...]
     width: int
     legend: tuple[tuple[str, str], ...]
 
