@@ -142,6 +142,24 @@ def test_the_header_searches_switches_its_colors_and_opens_the_menu(browser: Any
     assert not visit.faults
 
 
+@pytest.mark.parametrize("uri", [LLAMA, "gpus/h100-sxm-80gb/", "explore/"])
+def test_the_menu_of_a_generated_page_opens_in_a_narrow_window(browser: Any, address: str, uri: str) -> None:
+    """It darkened the page and showed nothing: the page hides its navigation, which is the menu of a phone."""
+    visit = Visit(browser, address, viewport={"width": 390, "height": 800})
+    page = visit.go(uri)
+    page.locator(".md-header label[for=__drawer]").click()
+    until(page, "document.querySelector('.md-nav--primary').getBoundingClientRect().left === 0")
+    link = page.locator(".md-nav--primary > .md-nav__list > li > a:visible").first
+    led = link.evaluate("(node) => node.href")
+    link.click()
+    until(page, f"location.href === {json.dumps(led)}")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(address + uri)
+    assert not page.locator(".md-sidebar--primary").is_visible()
+    visit.context.close()
+    assert not visit.faults
+
+
 def test_an_open_box_of_citations_follows_the_answer(browser: Any, address: str) -> None:
     """Link, citation and report were of the answer that stood there when the box was opened."""
     visit = Visit(browser, address)
