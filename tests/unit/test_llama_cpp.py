@@ -527,6 +527,24 @@ def test_a_folded_graph_needs_as_much(catalog: Catalog, monkeypatch: pytest.Monk
     assert [lay_out_local(local, *one) for one in asked] == folded
 
 
+@pytest.mark.parametrize(
+    "name", ["zai-org/GLM-5.2-FP8", "google/gemma-4-E4B-it", "Qwen/Qwen3-Next-80B-A3B-Instruct"]
+)
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("slots", [1, 64])
+def test_flash_attention_stays_on_the_one_backend(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, count: int, slots: int
+) -> None:
+    """With every layer on one backend the graph that asks gives the answer that is taken without it."""
+    local, asked = read(catalog, name), []
+    monkeypatch.setattr(layout_module, "_planned", lambda *planned: asked.append(planned) or (0, 0))
+    lay_out_local(local, LocalOptions(context=4096 * slots, parallel=slots), devices(count))
+    network, step, homes, backends = asked[0][:4]
+    few = replace(step, tokens=step.sequences, outputs=step.sequences)
+    assert layout_module._fused_stays(network, few, homes, backends)
+    assert layout_module._stays(network, step, homes, backends)
+
+
 def test_a_layer_that_scales_its_output_stays_on_its_device(catalog: Catalog) -> None:
     """Dry run of Gemma 4 26B with only the output layer on a device: one copy of the residual, not two."""
     options = LocalOptions(context=8192, parallel=1, outputs=1, gpu_layers=1, op_offload=False)

@@ -478,8 +478,10 @@ def _stays(network: Network, step: WorstStep, homes: Placement, backends: tuple[
     ``llama_context::resolve_fused_ops`` asks with a graph of one token per sequence: few enough that no device takes
     over what lies in host memory, as it does with a whole micro-batch. Which backend computes what depends on weights
     and on the rows that they meet: the cells of a cache meet weights in sparse attention only (keys of blocks are
-    normed), so every other network has one answer for all contexts.
+    normed), so every other network has one answer for all contexts. With one backend for all layers there is no other.
     """
+    if len(homes.all_homes | set(homes.caches)) == 1:
+        return True
     few = replace(step, tokens=step.sequences, outputs=step.sequences)
     if not _is_sparse(network):
         few = replace(few, cells=_ANY_CELLS, window_cells=step.window_cells and _ANY_CELLS)
