@@ -13,7 +13,7 @@ import gc
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from jinja2 import ChoiceLoader, DictLoader
 from mkdocs.exceptions import PluginError
@@ -363,6 +363,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if template_name != "404.html" or self.mount.foreign:
             return output_content
         output = lost.page(theme.waiting(output_content), config.site_url or "/", self.known)
+        base = urlsplit(config.site_url or "/").path or "/"
+        output = theme.fonts_first(output, template_name, self.known, self.mount, base)
         if self.styles is not None:
             output = self.styles.applied(output)
         if not self.config.policy:

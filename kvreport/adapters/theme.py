@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from html import escape
 from typing import TYPE_CHECKING, Final
 
 from kvreport.adapters.skeleton import address
@@ -63,7 +64,7 @@ def waiting(output: str) -> str:
     return _SCRIPT.sub("<script defer src=", output)
 
 
-def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> str:
+def fonts_first(output: str, url: str, known: Collection[str], mount: Mount, base: str | None = None) -> str:
     """Ask for the faces before the styles that name them.
 
     Args:
@@ -71,10 +72,11 @@ def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> 
         url: Its address in the site.
         known: Addresses of the site's files.
         mount: Where everything generated stands.
+        base: The site's folder on its server, for a page that is shown at any address.
     """
     here = address(url)
     ask = "".join(
-        f'<link rel="preload" href="{link(here, face)}" as="font" type="font/woff2" crossorigin>'
+        f'<link rel="preload" href="{link(here, face) if base is None else escape(base + face)}" as="font" type="font/woff2" crossorigin>'
         for face in map(mount.at, fonts.ADDRESSES)
         if face in known
     )

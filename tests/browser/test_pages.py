@@ -598,6 +598,31 @@ def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     assert FEWEST in page.locator("#users-table caption").inner_text()
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_head_of_a_table_covers_no_row_without_a_script(browser, address, width):
+    """It stood over the first row of compare's and the sizer's printed tables."""
+    context = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900})
+    page = context.new_page()
+    covered = []
+    for uri in (LLAMA, "compare/", "sizer/"):
+        page.goto(address + uri)
+        covered += page.locator("main .kv-scroll:visible").evaluate_all(
+            """(boxes) => boxes.filter((box) => {
+              const [head, row] = ['thead', 'tbody > tr'].map((one) => box.querySelector(`${one} th, ${one} td`)?.getBoundingClientRect());
+              return head && row && head.height && Math.abs(row.top - head.bottom) > 2;
+            }).map((box) => box.ariaLabel)"""
+        )
+    context.close()
+    assert covered == []
+
+
+def test_the_page_for_unknown_addresses_has_the_site_s_typeface(tiny_site):
+    html = (tiny_site.folder / "404.html").read_text(encoding="utf-8")
+    faces = re.findall(r'<link rel="?preload"? href="?/tiny/([^" >]+\.woff2)', html)
+    assert len(faces) == 2
+    assert all((tiny_site.folder / face).is_file() for face in faces)
+
+
 def test_a_table_wider_than_a_phone_says_so_until_its_last_column_is_seen(browser, address):
     """Colored cells covered the shadow at its edge."""
     context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
