@@ -672,7 +672,7 @@
       /** @type {[string, (one: any) => any, boolean][]} */
       const prices = priced ? [["Price per hour", (one) => one.price.toFixed(2), true]] : [];
       /** @type {[string, (one: any) => any, boolean][]} */
-      const columns = [
+      const every = [
         ["GPUs", (one) => count(one.devices), true],
         ["Replicas × GPUs", (one) => `${one.replicas[2]} × ${one.layout.devices}`, true],
         ["Layout", (one) => layoutWords[one.layout.label], false],
@@ -684,13 +684,21 @@
         ["KV cache", (one) => formatOf(site.kv_formats, one.kv), false],
         ["Limited by", (one) => kvKernel.words.limits[one.binds], false],
       ];
+      const shown = listed.slice(0, 20);
+      // What is the same in every row is said once: on a phone these columns are out of sight.
+      const told = ["Weights", "KV cache", "Limited by"];
+      const same = every.filter(([title, value]) =>
+        shown.length > 1 && told.includes(title) && new Set(shown.map(value)).size === 1
+      );
+      const columns = every.filter((one) => !same.includes(one));
+      const common = same.map(([title, value]) => `${title}: ${value(shown[0])}`).join("; ");
       const cell = (one, [title, value, numeric]) => {
         const attributes = title === "Memory"
           ? { class: "kv-num kv-size", "data-value": one.memory }
           : { class: numeric ? "kv-num" : false };
         return make("td", attributes, value(one));
       };
-      const rows = listed.slice(0, 20).map((one) =>
+      const rows = shown.map((one) =>
         make(
           "tr",
           {},
@@ -731,7 +739,9 @@
                 : `The best deployment on each of ${plural(listed.length, "GPU type|GPU types")}${
                   answer.alike ? "" : ", commonly rented ones first"
                 }`
-            }${listed.length > 20 ? "; the first 20 are shown" : ""}. Headroom is above the peak.`,
+            }${listed.length > 20 ? "; the first 20 are shown" : ""}. Headroom is above the peak.${
+              common && ` In every row: ${common}.`
+            }`,
           ),
           make("thead", {}, make("tr", {}, ...heads)),
           make("tbody", {}, ...rows),

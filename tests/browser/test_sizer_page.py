@@ -75,6 +75,23 @@ def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, t
         assert words in shown
 
 
+def test_what_every_alternative_has_in_common_is_said_once(page: Any, address: str) -> None:
+    """Columns of "As released" and "16-bit" took a third of the table."""
+    page.goto(f"{address}sizer/")
+    answer(page)
+    table = page.locator("[aria-label='Deployments, best first'] table")
+    heads = table.locator("thead th").all_inner_texts()
+    caption = table.locator("caption").inner_text()
+    rows = [row.locator("th, td").all_inner_texts() for row in table.locator("tbody tr").all()]
+    assert len(rows) > 1
+    assert "Weights: As released" in caption.partition("In every row:")[2]
+    assert "Weights" not in heads
+    for name in ("Weights", "KV cache", "Limited by"):
+        assert (name in heads) != (name in caption.partition("In every row:")[2]), name
+        if name in heads:
+            assert len({row[heads.index(name)] for row in rows}) > 1
+
+
 def test_a_preset_fills_the_form_and_the_address_remembers_it(page: Any, address: str) -> None:
     page.goto(f"{address}sizer/")
     answer(page)
