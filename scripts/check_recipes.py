@@ -120,6 +120,7 @@ def answered(command: str, gpu: str, catalog: Catalog) -> tuple[dict[str, Any] |
 def checked(folder: Path, catalog: Catalog) -> dict[str, Any]:
     """Check every recipe of a checkout."""
     counts: Counter[str] = Counter()
+    without: Counter[tuple[str, str]] = Counter()
     low, stops = [], []
     profiles = yaml.safe_load((folder / "taxonomy.yaml").read_text(encoding="utf-8"))["hardware_profiles"]
     for path in sorted((folder / "models").glob("*/*.yaml")):
@@ -162,7 +163,9 @@ def checked(folder: Path, catalog: Catalog) -> dict[str, Any]:
                     if unknown
                     else "commands that are refused"
                 ] += 1
-                if not unknown:
+                if unknown:
+                    without[shlex.split(command)[2], why(reason)] += 1
+                else:
                     stops.append(
                         {
                             "recipe": where,
@@ -189,7 +192,26 @@ def checked(folder: Path, catalog: Catalog) -> dict[str, Any]:
         "source": {"repository": "https://github.com/vllm-project/recipes", "commit": commit.stdout.strip() or None},
         "checked_with": f"recorded rules of vLLM {catalog.engines['vllm'].version}; no planner was run",
         "counts": dict(sorted(counts.items())), "low_minimums": low, "commands_that_do_not_start": stops,
+        "commands_without_numbers": [
+            {"model": model, "why": said, "commands": many} for (model, said), many in sorted(without.items())
+        ],
     }  # fmt: skip
+
+
+def why(reason: str) -> str:
+    """Say in a few words why a command's model has no numbers, from the sentence that refuses it.
+
+    >>> why(
+    ...     "model: found 'a/b', a model of 2B parameters that makes images and keeps no KV cache; allowed: ..."
+    ... )
+    'no KV cache'
+    """
+    said = {
+        "keeps no KV cache": "no KV cache",
+        "in stages": "stages of vLLM-Omni",
+        "known by name": "dimensions not published",
+    }
+    return next((short for long, short in said.items() if long in reason), "not in the catalog")
 
 
 LARGE: Final = 1000 * GIB

@@ -58,6 +58,14 @@ class Stopped(Claimed):
     longest_context: Count | None = None
 
 
+class WithoutNumbers(Record):
+    """A model whose commands have no answer: why, and how many of the recipes' commands name it."""
+
+    model: Text
+    why: Text
+    commands: Positive
+
+
 class CheckedCheckout(Record):
     """The checkout that was checked."""
 
@@ -74,3 +82,4 @@ class RecipesCheck(CatalogFile):
     counts: dict[Text, Count]
     low_minimums: tuple[LowMinimum, ...]
     commands_that_do_not_start: tuple[Stopped, ...]
+    commands_without_numbers: tuple[WithoutNumbers, ...] = ()

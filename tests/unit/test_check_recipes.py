@@ -66,6 +66,19 @@ def test_a_checkout_is_checked(tmp_path: Path) -> None:
         "commands": 6, "commands of models that are not in the catalog": 2, "commands that do not start": 1, "commands that start": 3,
         "stated minimums": 3, "variants": 3, "variants of models that are not in the catalog": 1,
     }  # fmt: skip
+    assert report["commands_without_numbers"] == [
+        {"model": "nobody/nothing", "why": "not in the catalog", "commands": 2}
+    ]
+
+
+def test_every_model_without_numbers_is_listed_with_what_was_tried() -> None:
+    """Each command of the recipes that stops at an id names a model of the list of known names, or one of no catalog."""
+    check, names = RecipesCheck.read(data_dir()), open_catalog().known_names
+    assert check is not None
+    assert names is not None
+    counted = check.counts["commands of models that are not in the catalog"]
+    assert counted == sum(one.commands for one in check.commands_without_numbers)
+    assert {one.model for one in check.commands_without_numbers} <= {one.id for one in names.models}
 
 
 def test_the_kept_report_names_its_commit_and_counts_what_it_lists() -> None:
@@ -116,9 +129,8 @@ def test_the_page_shows_each_claim_with_the_engine_s_word() -> None:
     html = "".join(render("_table.html", comparisons.URI, {"table": one}) for one in recipes.tables(check))
     for one in (*check.low_minimums, *check.commands_that_do_not_start):
         assert one.recipe in html
-    assert html.count('<tr><th scope="row">') == len(check.low_minimums) + len(
-        check.commands_that_do_not_start
-    )
+    lists = (check.low_minimums, check.commands_that_do_not_start, check.commands_without_numbers)
+    assert html.count('<tr><th scope="row">') == sum(map(len, lists))
     assert (
         recipes.said(EngineSays(blocks=804, max_seqs=1024))
         == "804 blocks for states, fewer than 1,024 requests"

@@ -44,8 +44,8 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
         noun="variants",
     )
     yield Table(
-        f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; {unknown} more are of models that are "
-        "not in the catalog. The length is the --max-model-len with which a command would start",
+        f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; {unknown} more have no numbers. "
+        "The length is the --max-model-len with which a command would start",
         Column("Recipe, variant and hardware", numeric=False),
         (
             Column("Command", numeric=False),
@@ -64,6 +64,20 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
         css="kv-words",
         noun="commands",
     )
+
+    if found.commands_without_numbers:
+        yield Table(
+            f"{unknown} of {commands} commands name a model without numbers; the list of models known by their name says what was "
+            "tried for each",
+            Column("Model", numeric=False),
+            (Column("Commands"), Column("Why", numeric=False)),
+            tuple(
+                Row(Cell(one.model), (Cell(count(one.commands), "kv-num", value=one.commands), Cell(one.why)))
+                for one in found.commands_without_numbers
+            ),
+            css="kv-words",
+            noun="models",
+        )
 
 
 def _why(one: Stopped) -> tuple[Cell, Cell, Cell]:
