@@ -716,7 +716,7 @@ def safetensors(draw: Draw) -> Outcome:
         stored = sum(tensor.elements for tensor in witness.tensors)
         mine = sum(row.parameters for row in opened.model.weights)
         near = abs(mine - stored) <= TOLERANCE * stored
-        assert near or any("taken from the files" in line for line in opened.assumptions), (mine, stored)
+        assert near or any("come from the files" in line for line in opened.assumptions), (mine, stored)
     ask(opened.model, gpu="h100-sxm-80gb", context_tokens=4096) if draw.random() < 0.2 else None
     return ANSWERED
 

@@ -400,7 +400,7 @@ bars(
 # {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. Several such matrices exist at once, and all are freed after the
 # step. Engines compute scores piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix.
 # In engines, the cache therefore grows most. (The figure published with the measurement, 29 GB, is
-# [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
+# [nearly twice the product of its factors](../evidence/claims/index.md#s5-scores).)
 
 # %% tags=["hide"]
 takeaway(

@@ -74,7 +74,7 @@ guess(
 # **A state.** The layer keeps a table of fixed size and updates it with every token: Mamba, linear attention, Gated DeltaNet.
 # The state takes the same memory for a greeting and for a novel.
 #
-# The few layers with full attention carry the long-range memory of the model. A model that mixes states with attention is a
+# The few layers with full attention provide the long-range memory of the model. A model that mixes states with attention is a
 # **hybrid**.
 #
 # ## Only full layers grow with every token

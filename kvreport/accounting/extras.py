@@ -104,7 +104,7 @@ def own_prediction_layer(target: Model) -> Model:
     rows = tuple(row for row in target.weights if row.component == "mtp")
     if not rows:
         raise InputError(
-            f"draft: {target.id} has no prediction layers of its own; allowed: a draft model's name or config.json"
+            f"draft: {target.id} has no prediction layers; allowed: the name or config.json of a draft model"
         )
     keeping = [group for group in target.layers if any(cache.kind != "state" for cache in group.caches)]
     if any(".indexer." in row.name for row in rows):

@@ -272,7 +272,7 @@ def class_note(support: Support | None, engine: Engine, model: Model) -> str:
         by = f" (transformers {ruling.served.transformers})" if ruling.served.transformers else ""
         return (
             f"class {model.architecture}: {engine.label} runs it through its Transformers backend{by}; memory is computed as "
-            "for an implementation of its own, which is not checked"
+            "for a native implementation, which is not checked"
         )
     return ""
 

@@ -105,7 +105,7 @@ def layer_groups(layers: Iterable[Layer], first: tuple[Cache, ...] | None = None
     if all(group.caches != first for group in groups):
         allowed = "attention as one of the layers has it"
         raise InputError(
-            f"config: prediction layers: found {first[0].kind} attention of their own; allowed: {allowed}"
+            f"config: prediction layers: found separate {first[0].kind} attention; allowed: {allowed}"
         )
     return tuple(sorted(groups, key=lambda group: group.caches != first))
 

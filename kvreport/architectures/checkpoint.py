@@ -88,7 +88,7 @@ def confront(
         sentence += f"the rest is {_PARTS_BESIDE[beside.component]}, which the class is read without."
     else:
         rows = rows or _in_proportion(model, served, witness, counted)
-        sentence += "the weights are taken from the files."
+        sentence += "the weights come from the files."
     if other is not None:
         sentence += f" {other}"
     return CheckpointVerdict(model.model_copy(update={"weights": rows}), counted, witness.total, sentence)

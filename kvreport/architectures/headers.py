@@ -92,8 +92,8 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
     weights = weight_rows(witness.tensors, layers)
     sentence = (
         f"{f'{named} is not a class' if named else 'The config names no class'} that is read. "
-        f"Its weights are those of the files. Every layer is "
-        f"taken for plain attention with {kv_heads} key/value heads of {width}, as its projections show."
+        f"The weights come from the files. Every layer is "
+        f"assumed to have plain attention with {kv_heads} key/value heads of {width}, as its projections show."
     )
     model = Model(
         id=id,

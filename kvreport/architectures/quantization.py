@@ -440,7 +440,7 @@ _LINEAR_ONLY: Final = ("eetq", "higgs", "quanto", "sinq", "torchao")
 """Methods that transformers applies to ``nn.Linear`` alone (5.24, ``integrations/quanto.py`` and others)."""
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _EXPERTS_CONVERTED: Final = (
-    "Experts are taken as converted by bitsandbytes, as Unsloth writes them; transformers 5 alone leaves stacked experts"
+    "Experts are assumed to be converted by bitsandbytes, as in Unsloth's files; only transformers 5 leaves stacked experts"
     " at 16 bits."
 )
 _HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"

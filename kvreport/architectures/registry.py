@@ -245,8 +245,8 @@ def _allowed(name: str, model_type: str | None, config: Keys) -> str:
         )
     if PREDICTS.search(name):
         return (
-            f"{near}'s config, whose prediction layers are counted with it (--num-speculative-tokens, or --draft for a"
-            " model of its own)"
+            f"{near}'s config, whose prediction layers are included with it (--num-speculative-tokens, or --draft for a"
+            " separate model)"
         )
     return (
         f"{hint}one of {len(known_classes())} classes and their pooling variants (looked for the keys"

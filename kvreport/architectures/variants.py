@@ -121,5 +121,5 @@ def _check_heads(name: str, base: str, classifies: bool, blueprint: Blueprint, k
     if any(_OWN_HEAD.search(tensor.name) for tensor in blueprint.outer) or (
         classifies and (crossed or encoder)
     ):
-        allowed = "a class that is its decoder with one matrix for a head; this one has layers of its own"
+        allowed = "a class that adds one matrix as its head to the decoder; this class adds layers"
         raise keys.outer.fault("architectures", name, f"{base} is the nearest class that is read; {allowed}")

@@ -103,7 +103,7 @@ MISTAKES: Final[Mapping[str, tuple[str, Callable[[Model], Model]]]] = {
     "no states": ("the states that each request holds were left out", _each(_without(RecurrentState, Ring))),
     "no index keys": ("the index keys of sparse attention were left out", _each(_without(Indexer))),
     "no windows": ("sliding windows were counted as if they kept every token", _each(_no_window)),
-    "query heads": ("every query head was given keys and values of its own", _each(_query_heads)),
+    "query heads": ("every query head was given separate keys and values", _each(_query_heads)),
     "no rotary part": ("the rotary part of the latent was left out", _each(_no_rope)),
     "no compression": ("one entry was counted for every token, where several share one", _each(_no_stride)),
 }

@@ -227,7 +227,7 @@ def _gptq(name: str, bits: str, group: str | None) -> WeightFormat | None:
     if not 2 <= width <= 8 or (group is not None and not size):
         return None
     label = f"GPTQ, {width} bits {f'in groups of {size}' if size else 'per output channel'}"
-    note = "In the file each input carries its group's number in 32 bits; engines drop it while loading."
+    note = "The file stores the group number of each input in 32 bits, and engines drop it while loading."
     return _made(name, label, width, (1, size), _SCALE_BYTES + width / 8, index_bytes=4, note=note)
 
 

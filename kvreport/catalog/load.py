@@ -422,7 +422,7 @@ class Catalog:
                 for name in names:
                     other = owner.setdefault(spoken(name), stem)
                     if other != stem or list(names).count(name) > 1:
-                        allowed = f"a name of its own; {other} has it already"
+                        allowed = f"a unique name; {other} already has this name"
                         found.append(Fault(where, "aliases", shorten(name), allowed))
         return found + list(self._taken_names())
 
@@ -433,7 +433,9 @@ class Catalog:
             for alias in model.aliases:
                 other = parts.get(spoken(alias), model)
                 if other.weight_format != model.weight_format:
-                    allowed = f"a name of its own; {other.id} is called so, and its weights are {other.weight_format}"
+                    allowed = (
+                        f"a unique name; {other.id} has this name, and its weights are {other.weight_format}"
+                    )
                     yield Fault(f"models/{model.slug}.yaml", "aliases", shorten(alias), allowed)
 
     def _unknown_formats(self) -> list[Fault]:
@@ -529,7 +531,7 @@ class _Models(Shelf[Model]):
         variant = validate(Variant, data, where)
         stem = variant.quantized_from.replace("/", "--")
         if stem not in self.files:
-            allowed = "the id of a model with a file of its own"
+            allowed = "the id of a model that has a file"
             raise CatalogError.of(where, FIELD, shorten(variant.quantized_from), allowed)
         raw = read_yaml(self.files[stem], self.where(stem))
         if isinstance(raw, dict) and FIELD in raw:

@@ -276,11 +276,11 @@ def _faults(files: Sequence[tuple[Path, LogLines]]) -> Iterator[Fault]:
     for path, read in files:
         where = f"{FOLDER}/{path.name}"
         if not facts.issuperset(read.facts):
-            yield Fault(where, "facts", "a fact of one's own", "lines that state known facts")
+            yield Fault(where, "facts", "a new fact", "lines that state known facts")
         yield from read.faults(where)
         for line in read.lines:
             if line.name in names:
-                yield Fault(where, f"lines.{line.name}", "a name that another line has", "a name of its own")
+                yield Fault(where, f"lines.{line.name}", "a name that another line has", "a unique name")
             names.add(line.name)
             for remedy in line.ends.remedies if line.ends else ():
                 if remedy not in remedies:

@@ -515,7 +515,7 @@ def unread_words(engine: Engine, newest: str | None) -> str:
         engine: The engine, of the release that was asked for.
         newest: The newest release that was read, where that is an earlier one; else None.
     """
-    return "" if newest is None else f"{engine.label} was not read, and the rules of {newest} are taken: "
+    return "" if newest is None else f"{engine.label} was not read, and the rules of {newest} are used: "
 
 
 def refuse_far(engines: Iterable[Engine], family: str, version: str) -> None:

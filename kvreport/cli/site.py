@@ -21,9 +21,7 @@ def write_export(options: argparse.Namespace) -> int:
             "plain files, each with its text as Markdown next to it (index.md)"
         )
     if options.docs is not None:
-        raise InputError(
-            "docs: found a folder; pages with numbers of their own are built by the MkDocs plugin alone"
-        )
+        raise InputError("docs: found a folder; only the MkDocs plugin builds pages that compute numbers")
     count = export(
         options.out,
         data=None if options.data is None else Path(options.data),

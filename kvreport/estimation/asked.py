@@ -55,7 +55,7 @@ def with_kernel(query: Query, engine: Engine, assumed: list[str]) -> Engine:
         )
     kernel = _EXPERT_KERNELS.get(named)
     if kernel != named:
-        followed = "not followed" if kernel is None else "experts take the tokens of their own rank alone"
+        followed = "not followed" if kernel is None else "experts process only the tokens of their own rank"
         assumed.append(
             f"moe-backend {shorten(named)}: {followed}; experts are padded as by the release's own choice"
         )
@@ -142,7 +142,7 @@ def draft_of(query: Query, target: Model, catalog: Catalog, assumed: list[str]) 
         if not any(row.component == "mtp" for row in target.weights):
             raise InputError(
                 f"num-speculative-tokens: found {query.num_speculative_tokens} without a draft, and {target.id} has no "
-                "prediction layers of its own; allowed: --draft MODEL, or --draft ngram for drafts from the text"
+                "prediction layers; allowed: --draft MODEL, or --draft ngram for drafts from the text"
             )
         assumed.append(
             f"draft {OWN_DRAFT}: the checkpoint's own prediction layers, because no draft was named"

@@ -427,7 +427,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         noun = "block" if each_blocks == 1 else "blocks"
         yield f"{label}: {divided}; one request of {tokens:,} tokens takes {each_blocks:,} {noun} ({each:,} B)"
         if reserved > each:
-            yield f"{label}: windows and states of that request take {reserved - each:,} B in pools of their own"
+            yield f"{label}: windows and states of that request take {reserved - each:,} B in separate pools"
         most = beside(estimate.budget.kv_pool_bytes, plan, tokens)
         if most is not None and each_blocks * int(most) <= total:
             yield (
@@ -471,7 +471,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         yield "requests hold no cache, so memory never limits their number"
     yield from plan.notes
     if ranks > 1:
-        yield f"{ranks} data ranks, each with a pool of its own: {ranks} times as many requests"
+        yield f"{ranks} data ranks with separate pools: {ranks} times as many requests"
     seqs = estimate.request.serving.max_seqs
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label and not fewer:
         yield (

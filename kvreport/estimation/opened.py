@@ -34,7 +34,7 @@ def listed(model: Model) -> Opened:
     if model.release_known:
         return Opened(model)
     sentence = (
-        f"{model.id}: in which formats its repository stores its weights was not read anywhere; "
-        f"{model.weight_format} is taken."
+        f"{model.id}: no source states the formats in which the repository stores the weights; "
+        f"{model.weight_format} is assumed."
     )
     return Opened(model, (sentence,))

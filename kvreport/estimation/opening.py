@@ -132,7 +132,7 @@ def spelled(name: str, catalog: Catalog) -> Opened | None:
             for one in ids
         ):
             found = listed(model)
-            said = f"{name} is taken for {model.id}, whose name it has; its own config says it exactly."
+            said = f"{name} is assumed to be {model.id}, because it has the same name; its config would be exact."
             return replace(found, assumptions=(said, *found.assumptions))
     return None
 

@@ -277,7 +277,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     if query.context_tokens is None:
         assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
     if query.kv.lower() == AUTO:
-        assumed.append(f"KV format {cache.name}: what {policy.label} takes when told nothing")
+        assumed.append(f"KV format {cache.name}: the default of {policy.label}")
     request = Request(
         model=record,
         accelerators=devices,

@@ -151,7 +151,7 @@ def compare(catalog: Catalog, observation: Observation) -> Compared:
     model, own = find_model(catalog, observation)
     if model is None:
         excluded.append(
-            "all: the source does not name the model beyond doubt"
+            "all: the source does not name the model clearly"
             if observation.model_id is None
             else "all: the model is not in the catalog"
         )

@@ -79,7 +79,7 @@ def device_named(reading: Reading, known: Catalog, notes: list[str]) -> tuple[Ac
         found = known.accelerator(name)
     except InputError:
         return ()
-    notes.append(f"The log's kernels are for {name}; it is taken as {found.name}.")
+    notes.append(f"The kernels in the log are for {name}, which is read as {found.name}.")
     return (found,)
 
 
@@ -156,7 +156,7 @@ def diagnose(
         start = _as_range(start, notes)
         if tensor_parallel is None and reading.whole("tensor_parallel") is None:
             each = " for each stage" if start.flags.layout.pipeline > 1 else ""
-            notes.append(f"The log does not state a tensor-parallel size; one GPU{each} is taken.")
+            notes.append(f"The log does not state a tensor-parallel size; one GPU{each} is assumed.")
     judgment = Judgment() if start is None else diagnose_start(start)
     if judgment.error is not None:
         notes.append(f"No block plan: {judgment.error}.")
@@ -330,7 +330,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         elif told is not None:
             notes.append(f"The log does not name its release; its lines were written by vLLM {told}.")
         else:
-            notes.append(f"The log does not name its release; the rules of {laid.engine.label} are taken.")
+            notes.append(f"The log does not name its release; the rules of {laid.engine.label} are used.")
     inferred = None if laid is None or reading.engine != "sglang" else share_of(reading, laid.whole.model)
     if inferred is not None and reading.number("mem_fraction") is None:
         notes.append(f"Its share of memory, {inferred:g}, is worked out from what its lines leave free.")
@@ -376,7 +376,7 @@ def _model(
         except InputError:
             continue
         if name != stated:
-            notes.append(f"{stated} is taken as {found.id}, by its name.")
+            notes.append(f"{stated} is read as {found.id}, because of its name.")
         return found
     for name in names_of(stated):
         try:

@@ -169,7 +169,7 @@ def _with_blocks(start: Start, blocks: int) -> Start:
     """
     each = max(rank.plan.block_bytes for rank in lay_out(start.case()).ranks)
     printed = replace(start.printed, pool=blocks * each)
-    return replace(start, printed=printed, pool_unclear=("a pool but the blocks that the server was told",))
+    return replace(start, printed=printed, pool_unclear=("a pool other than the configured blocks",))
 
 
 def adapters_of(reading: Reading) -> tuple[int, int]:

@@ -144,10 +144,10 @@ def test_size_and_diff_say_that_a_release_was_not_read(capsys) -> None:
     asked = "size Qwen/Qwen3-8B --engine vllm@0.34.0 --gpu H100 --concurrent 1 --context 4K --tp 1"
     assert main(asked.split()) == 0
     assert capsys.readouterr().out.startswith(
-        "vLLM 0.34.0 was not read, and the rules of 0.33.0 are taken: For "
+        "vLLM 0.34.0 was not read, and the rules of 0.33.0 are used: For "
     )
     assert main(["diff", "vllm@0.32.0", "vllm@0.34.0", "--model", "Qwen/Qwen3-8B"]) == 0
-    assert capsys.readouterr().out.startswith("vLLM 0.34.0 was not read, and the rules of 0.33.0 are taken\n")
+    assert capsys.readouterr().out.startswith("vLLM 0.34.0 was not read, and the rules of 0.33.0 are used\n")
 
 
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\u202e", "\x00", "\u2028", "\x85", "\x9b2J"])

@@ -116,7 +116,7 @@ def test_all_faults_of_all_files_come_at_once(folder: Path) -> None:
 
 def test_a_name_that_means_two_things_is_a_fault(folder: Path) -> None:
     write(folder, read_config(LLAMA_3_1_8B, id="acme/two", aliases=("UNO",)))
-    assert any("'UNO'" in line and "a name of its own" in line for line in faults(folder))
+    assert any("'UNO'" in line and "a unique name" in line for line in faults(folder))
 
 
 def test_a_copy_does_not_take_the_name_of_its_model(folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_copy_does_not_take_the_name_of_its_model(folder: Path) -> None:
     edit(folder, "weight_format: bf16", "weight_format: fp8", name="models/acme--two.yaml")
     (told,) = faults(folder)
     assert "'One'" in told
-    assert "acme/one is called so, and its weights are bf16" in told
+    assert "acme/one has this name, and its weights are bf16" in told
 
 
 def test_a_file_that_is_no_yaml_file_is_a_fault(folder: Path) -> None:

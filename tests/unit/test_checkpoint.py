@@ -69,7 +69,7 @@ def test_an_index_alone_is_a_witness_too(tmp_path: Path) -> None:
     listed["metadata"]["total_size"] = total(tensors) * 3 // 10
     index.write_text(json.dumps(listed))
     found = opened(folder)
-    assert "the weights are taken from the files" in found.assumptions[0]
+    assert "the weights come from the files" in found.assumptions[0]
     assert "+233.3%" in found.assumptions[0]
     assert weights(folder) == pytest.approx(total(tensors) * 3 // 10, abs=len(found.model.weights))
     # Parameters stay what they are: only their bytes are others.
@@ -145,7 +145,7 @@ def test_a_config_of_another_model_is_named_and_the_files_give_the_weights(
     assert weights(folder) == total(tensors)
     (sentence,) = found.assumptions
     assert said in sentence
-    assert "the weights are taken from the files" in sentence
+    assert "the weights come from the files" in sentence
     assert sentence.endswith("the cache is counted from the config.")
 
 
@@ -190,7 +190,7 @@ def test_sizes_that_an_unknown_class_states_and_nobody_used_are_listed(tmp_path:
     assert found.not_read == ("kv_share_every", "sliding_window")
     nameless = {key: value for key, value in CONFIG.items() if key not in ("architectures", "model_type")}
     said = opened(write(tmp_path / "n", nameless, llama(*SIZES))).assumptions[0]
-    assert said.startswith("The config names no class that is read. Its weights")
+    assert said.startswith("The config names no class that is read. The weights")
 
 
 @pytest.mark.parametrize("name", ["folder", "model.safetensors"])

@@ -77,8 +77,8 @@ JUDGED = [
     # 16 layers grow by 2 x 4 x 256 x 2 B; 48 keep states, which make 16 GiB into 16.14.
     ("Qwen3.5 27B takes 16.00 GiB at 256K", "contradicted", "the states that each request holds were left out"),
     # 64 query heads over 8 KV heads.
-    ("Qwen3 32B 2 MiB/token", "contradicted", "every query head was given keys and values"),
-    ("DeepSeek-V3 1.75 MB/token", "contradicted", "every query head was given keys and values"),
+    ("Qwen3 32B 2 MiB/token", "contradicted", "every query head was given separate keys and values"),
+    ("DeepSeek-V3 1.75 MB/token", "contradicted", "every query head was given separate keys and values"),
     ("Qwen3 32B takes less than 1 GB at 1K", "confirmed", ""),
     ("Llama 3.1 8B takes 12.3 GiB at 128K", "contradicted", ""),
 ]  # fmt: skip

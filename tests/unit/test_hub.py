@@ -81,7 +81,7 @@ def test_what_was_fetched_is_pinned_and_found_again_without_a_connection(
 ) -> None:
     found = open_model(NAME, CATALOG, fetch=True)
     assert found.model.id == NAME
-    assert found.assumptions == () or "taken from the files" not in " ".join(found.assumptions)
+    assert found.assumptions == () or "come from the files" not in " ".join(found.assumptions)
     assert released_bytes(found.model, CATALOG.weight_formats) == total(llama(*SIZES))
     (source,) = found.model.sources
     assert (source.revision, source.evidence) == (SHA, "verbatim")
@@ -199,7 +199,7 @@ def test_an_index_that_contradicts_the_config_is_heard(hub: FakeHub) -> None:
     index = {"metadata": {"total_size": total(llama(*SIZES)) // 2}, "weight_map": {}}
     hub.files[NAME]["model.safetensors.index.json"] = json.dumps(index).encode()
     found = open_model(NAME, CATALOG, fetch=True)
-    assert any("the weights are taken from the files" in sentence for sentence in found.assumptions)
+    assert any("the weights come from the files" in sentence for sentence in found.assumptions)
 
 
 @pytest.mark.usefixtures("hub")

@@ -66,7 +66,7 @@ def test_a_catalog_of_one_s_own_adds_lines(tmp_path: Path, capsys: pytest.Captur
         ("our fork keeps <kv_pool:GiB> GiB", "(?:our .*)+<kv_pool:GiB>", "bounded time"),
         ("12.5 GiB", "twelve GiB", "a line that it matches"),
         ("<kv_pool:GiB>", "(?P<unheard>[0-9]{1,9})", "a fact: activations"),
-        ("own_pool", "vllm_pool", "a name of its own"),
+        ("own_pool", "vllm_pool", "a unique name"),
         ("  seen: our fork\n", "", "read (path::function) or seen"),
         ("lines:", "facts: {cake: {label: cake, unit: bytes}}\nlines:", "known facts"),
     ],

@@ -98,7 +98,7 @@ def _compared(found: Diagnosis) -> dict[str, tuple[float, float]]:
 def test_the_model_is_found_by_the_folder_of_the_hub_s_cache() -> None:
     found = diagnose(RESOLVED)
     assert "weights" in _compared(found)
-    assert any("is taken as Qwen/Qwen3-30B-A3B-FP8" in note for note in found.notes)
+    assert any("is read as Qwen/Qwen3-30B-A3B-FP8" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_model_whose_quantizer_nobody_read_has_no_row_as_released() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("quantized_from: no/where\n", "the id of a model with a file of its own"),
+        ("quantized_from: no/where\n", "the id of a model that has a file"),
         ("quantized_from: a/copy\n", "the model that was quantized"),
         ("", "quantized_from"),
     ],

@@ -295,7 +295,7 @@ def _notes(model: Model, states: int, encoder: int) -> list[str]:
     if states:
         notes.append(f"{states:,} bytes are allocated for the recurrent states of max_batch_size requests")
     if encoder:
-        notes.append(f"each request is charged the {encoder:,} B of an encoder's tokens")
+        notes.append(f"each request also takes {encoder:,} B for the tokens of an encoder")
         notes.append(
             "1.2 skips layers of cross-attention: it takes no images for this class, and holds more requests of text (modeling_mllama.py)"
         )

@@ -87,7 +87,7 @@ def _sources(keys: Keys, layers: int) -> list[int]:
         return list(range(layers))
     for index, source in enumerate(sources):
         if source > index or sources[source] != source:
-            raise keys.fault(f"kv_source_layers[{index}]", source, "an earlier layer with a cache of its own")
+            raise keys.fault(f"kv_source_layers[{index}]", source, "an earlier layer that has a cache")
     return sources
 
 

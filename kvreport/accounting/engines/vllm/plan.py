@@ -264,12 +264,12 @@ class _Layers:
                 f"default; windows stay in FP8, {INTERLEAVED_ROW} B a token"
             )
         if self._adds_draft_layer():
-            yield "one more layer of full attention is charged for drafting"
+            yield "drafting takes one more layer of full attention"
         if self.edges:
             kept = ", ".join(str(index) for index in sorted(self.edges))
             yield f"layers {kept} stay in 16 bits, as the engine leaves both ends out of packed formats"
         if not self.device.hybrid:
-            yield "no hybrid cache manager on this device: windows are charged like full attention"
+            yield "no hybrid cache manager on this device: windows take as much memory as full attention"
 
     def _adds_draft_layer(self) -> bool:
         """True where a draft of unknown shape is served: one more layer like the last is charged."""
