@@ -211,7 +211,7 @@
     const serve = (names) =>
       `${names.join(" and ")} ${names.length === 1 && !names[0].includes(" × ") ? "serves" : "serve"}`;
     const who = alike ? `${none.length ? "Each of the others" : "Each"} serves` : serve([few.name]);
-    const most = few.requests === many.requests ? "" : `, ${many.name} ${count(many.requests)}`;
+    const most = few.requests === many.requests ? "" : `, and ${serve([many.name])} ${count(many.requests)}`;
     const rest = none.length ? `; ${serve(none)} none` : "";
     return `${who} ${least} of ${tokens(where)} tokens${most}${rest}`;
   }

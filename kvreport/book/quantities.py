@@ -240,7 +240,7 @@ class Quantities:
         weights: str | None = None,
         kv: str | None = None,
     ) -> float:
-        """Lower bound on the seconds of one decode step, for a batch of requests of ``tokens`` tokens each."""
+        """Lower bound on the seconds of one decode step, for a batch of requests of a given length (``tokens``)."""
         asked = self._demand(model, weights, kv, tp)
         return float(roofline.decode_seconds(asked, self._peaks(gpu), batch, tokens))
 

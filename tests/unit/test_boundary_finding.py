@@ -20,11 +20,11 @@ SHORT = PlotLine("L4", ((1024, 1),))
 def test_the_fewest_and_the_most_and_what_has_none() -> None:
     assert (
         finding(PlotData((FEW, MANY, SHORT)))
-        == "L40S serves 19 requests of 8K tokens, B200 145; L4 serves none"
+        == "L40S serves 19 requests of 8K tokens, and B200 serves 145; L4 serves none"
     )
     assert (
         finding(PlotData((MANY, FEW, SHORT), chosen=(1024, 1200)))
-        == "L4 serves 1 request of 1K tokens, B200 1,200"
+        == "L4 serves 1 request of 1K tokens, and B200 serves 1,200"
     )
 
 
@@ -35,7 +35,7 @@ def test_a_context_between_two_points_is_told_by_the_shorter() -> None:
     )
     assert (
         finding(PlotData((MANY, FEW), chosen=(512, 300)))
-        == "L40S serves 150 requests of 1K tokens, B200 1,200"
+        == "L40S serves 150 requests of 1K tokens, and B200 serves 1,200"
     )
 
 
@@ -47,7 +47,7 @@ def test_equal_lines_and_one_line() -> None:
 
 def test_several_devices_serve() -> None:
     several = (PlotLine("2 × L40S", FEW.points), MANY)
-    assert finding(PlotData(several)) == "2 × L40S serve 19 requests of 8K tokens, B200 145"
+    assert finding(PlotData(several)) == "2 × L40S serve 19 requests of 8K tokens, and B200 serves 145"
     assert finding(PlotData((FEW, PlotLine("L4", ()), PlotLine("T4", ())))) == (
         "L40S serves 19 requests of 8K tokens; L4 and T4 serve none"
     )

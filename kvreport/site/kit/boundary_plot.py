@@ -109,7 +109,7 @@ def finding(data: PlotData) -> str:
         else f"{_does_serve([few])} {told}"
     )
     if least != most:
-        said += f", {many} {units.count(most)}"
+        said += f", and {_does_serve([many])} {units.count(most)}"
     if none:
         said += f"; {_does_serve(none)} none"
     return said
