@@ -47,7 +47,7 @@ MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
     ClaimVerdict.CONFIRMED: "the arithmetic gives this figure exactly",
     ClaimVerdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
     ClaimVerdict.UNIT_SLIP: "right in powers of 1,024, printed under the name of powers of 1,000, or the reverse; with a second mistake it is contradicted",
-    ClaimVerdict.DEPENDS: "right only with something that the source does not say, which the ledger names",
+    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state and the ledger names",
     ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor and, if found, why",
     ClaimVerdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",
 }
@@ -195,7 +195,7 @@ def _find(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _F
     values = sorted(r.value for r in fair)
     if len(values) > 1 and values[0] < figure.value < values[-1]:
         listed = "; ".join(f"{_in_unit(r.value, figure.unit)} ({r.reading.name})" for r in fair)
-        text = f"No single figure follows: {listed}."
+        text = f"The source does not state enough for one figure: {listed}."
         return _Finding(ClaimVerdict.DEPENDS, text, assumption=" or ".join(r.reading.name for r in fair))
     return _contradiction(figure, results)
 
