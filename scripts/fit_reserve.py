@@ -17,8 +17,8 @@ A fit flatters itself, so the figures that are published are of sources left out
 end to end. The error band is the 80th percentile of errors at first sight, by kind of start (a text model, one with an encoder,
 experts on several ranks, drafts, pipeline stages) and, where it is wider, of devices that share memory with a CPU or are not
 NVIDIA's. Only found logs count that were recorded before any rule knew of them, whether they state all flags or not: rules
-written with a log in view fit it too well. A kind of fewer than ten sources is no narrower than any other, and one of fewer
-than twenty takes the conformal quantile. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
+written with a log in view fit it too well. Refused starts do not count. A kind of fewer than ten sources is a tenth wider than
+the widest other, and one of fewer than twenty takes the conformal quantile. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
 
 SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
 shared with a CPU). Each source counts once, with the largest error of its logs, so that one machine's many starts are one
@@ -105,10 +105,16 @@ MANY_SOURCES = 20
 ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
 
+FORK = "fork"
+"""What a log needs whose engine was changed: it counts as an error, and tells nothing of a release's constants."""
+
 DRAWS = 200
 
 EDGE = 1.05
 """SGLang's band of several ranks is wider by this: of few sources, the one that sets a width lies outside it once it is left out."""
+
+FEW = 1.1
+"""Kinds of vLLM's starts with few sources are wider than the widest other by this: three or four logs have no conformal band."""
 
 OF_POOLS = {"wren-015": -0.276, "wren-016": -0.133}
 """Errors of the pool at first sight, of logs whose line of tokens was taken to count another group's blocks (45 times too many)."""
@@ -198,6 +204,8 @@ def measured(observation: Observation, start: Start, source: str) -> Iterable[Ro
     case = start.case()
     device = start.accelerator
     if device is None or (observation.pipeline_parallel or 1) > 1 or (observation.data_parallel or 1) > 1:
+        return
+    if FORK in observation.needs:
         return
     kept = rules(start.engine).reserve(start.model, device, case.step)
     weight = 1.0 if observation.complete else ASSUMED_WEIGHT
@@ -313,7 +321,8 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
     """Every log predicted by constants that were fitted without its source.
 
     Logs whose source does not state all flags are among them where their error at first sight was recorded, and have
-    that error only: what is asked of a prediction seldom states more.
+    that error only: what is asked of a prediction seldom states more. A refused start is told right or wrong, whatever its pool
+    was (:func:`kvreport.catalog.first_seen.errors_of`), and is not among them.
     """
     found: list[dict[str, Any]] = []
     first = at_first_sight()
@@ -322,7 +331,8 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
         for log in logs:
             seen = first.get(log.observation.id)
             told = log.observation.complete
-            asked = log.source == source and (told or seen is not None)
+            refused = log.observation.printed.fits is False
+            asked = log.source == source and (told or seen is not None) and not refused
             result = predicted(log, constants) if asked else None
             if result is None or result[0] is None:
                 continue
@@ -373,7 +383,7 @@ def band(rows: list[dict[str, Any]]) -> dict[str, float]:
         name: _quantile([_share(row) for row in of], plain=sources[name] >= MANY_SOURCES) if of else 0.0
         for name, of in grouped.items()
     }
-    widest = max((width for name, width in found.items() if many[name]), default=max(found.values()))
+    widest = FEW * max((width for name, width in found.items() if many[name]), default=max(found.values()))
     return {name: round(width if many[name] else max(width, widest), 3) for name, width in found.items()}
 
 

@@ -133,7 +133,7 @@ class Told(NamedTuple):
             layout.expert,
             step.images,
             step.videos,
-            device.own_expert_kernels,
+            brings_buffers(engine, device),
             step.sorts,
             device.vendor,
             step.receives,
@@ -283,20 +283,17 @@ def reserve(model: Model, engine: Engine, device: OnDevice, step: EngineStep) ->
     """
     rates = rates_of(model, engine, *Told.of(engine, device, step))
     context_tokens, eager, compiled = step.context_tokens, step.eager, step.compiled
-    max_batched_tokens, max_seqs, own_expert_kernels = (
-        step.max_batched_tokens,
-        step.max_seqs,
-        device.own_expert_kernels,
-    )
+    max_batched_tokens, max_seqs = step.max_batched_tokens, step.max_seqs
     asked: Any = model.context_tokens if context_tokens is None else context_tokens
     peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
     scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
-    measured = (rates, max_batched_tokens, max_seqs, asked, own_expert_kernels, device.splits)
+    own = brings_buffers(engine, device)
+    measured = (rates, max_batched_tokens, max_seqs, asked, own, device.splits)
     activations = peak(*measured, eager or compiled)
     outside = kernel.outside_bytes(rates, *outside_framework(engine, device))
     graphs: Any = 0
     if not eager:
-        captured = (rates, max_seqs, max_batched_tokens, own_expert_kernels)
+        captured = (rates, max_seqs, max_batched_tokens, device.own_expert_kernels)
         graphs = kernel.graph_bytes(*captured, device.partial, 0) + scored(*captured, asked)
     if step.narrow_cache:
         graphs -= kernel.narrow_cache_bytes(rates, max_seqs, max_batched_tokens, eager, device.partial)
@@ -479,6 +476,15 @@ def own_expert_kernels(accelerator: Accelerator) -> bool:
     and Marlin's, which compute in buffers that the engine allocates.
     """
     return (accelerator.compute_capability or "").split(".")[0] == "10"
+
+
+def brings_buffers(engine: Engine, device: OnDevice) -> bool:
+    """True where experts compute in buffers of their kernels' own: on data-center Blackwell GPUs, unless a kernel is named that does not.
+
+    Triton's and Marlin's compute in the engine's buffers on every device (``fused_moe/modular_kernel.py::_allocate_buffers``, read in
+    0.15.1 and 0.19.0). One B300 with Triton's kernels under 0.19.0 kept 3.3 GiB more than FlashInfer's would (heron-008).
+    """
+    return device.own_expert_kernels and engine.expert_kernel not in ("triton", "marlin")
 
 
 def gathering_ranks(layout: Layout, expert_kernel: str | None = None) -> int:
