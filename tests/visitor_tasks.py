@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 from controls import RESTS, SETTLED_MS, WATCH, answer_of
+from playwright.sync_api import Error
 
 from kvreport.catalog.load import open_catalog
 
@@ -37,9 +38,16 @@ class Visitor:
 
     def settle(self) -> None:
         """Wait until nothing is asked for and nothing changes."""
-        self.page.wait_for_load_state("networkidle")
-        if self.scripts:
-            self.page.evaluate(RESTS, [SETTLED_MS, 20_000])
+        while True:
+            self.page.wait_for_load_state("networkidle")
+            try:
+                if self.scripts:
+                    self.page.evaluate(RESTS, [SETTLED_MS, 20_000])
+            except Error as error:  # the page that was looked at is gone: another is coming
+                if "context was destroyed" not in str(error):
+                    raise
+            else:
+                return
 
     def click(self, selector: str) -> None:
         """Press the first of what is seen."""

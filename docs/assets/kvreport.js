@@ -535,14 +535,17 @@
 
   /* A table scrolls with the page, under a head that stays. One that is wider than its place is put into a scroller of
      its own; in there nothing can stick to the page, so its head is moved along. */
+  /* Drawings, and the box that the theme puts around a table of a page that is written by hand. */
+  const SCROLLED = "figure.kv-figure, .md-typeset__scrollwrap";
+
   function tables() {
     const seen = new Set(), wide = new Set();
     let asked = false, live = true;
     const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
     const sizes = new ResizeObserver((entries) => {
       for (const { target } of entries) {
-        // A drawing that is wider than a phone is scrolled by keys, too. Read first: below, classes change.
-        if (target.matches("figure") && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+        // What is wider than a phone is scrolled by keys, too. Read first: below, classes change.
+        if (target.matches(SCROLLED) && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
       }
       // Every width is read before the first class changes: a change between two of them styles the page once more.
       const boxes = new Set(entries.map(({ target }) => target.closest(".kv-scroll")).filter(Boolean));
@@ -606,7 +609,7 @@
         near.observe(box);
       }
       for (const code of $$(".highlight > pre > code, .kv-code pre")) code.tabIndex = 0;
-      for (const figure of $$("figure.kv-figure")) {
+      for (const figure of $$(SCROLLED)) {
         // Before the first key of a reader who goes from stop to stop, and not before the page has been seen.
         if (!seen.has(figure)) wake().then(() => live && sizes.observe(figure));
         seen.add(figure);
