@@ -585,11 +585,16 @@ def at_home(draw: Draw, asked: Question, first: Estimate) -> int:
         "offload_copy_bytes",
         "context_bytes",
     )
-    least, most = (list(found.to_dict()["per_rank"]["gpus"]) for found in pair if found is not None)
-    for one in (*least, *most):
-        total = sum(one[name] for name in parts) + one["companion_bytes"]
-        assert total == one["used_bytes"], ("used", total, one)
-        assert max(one["used_bytes"] - one["total_bytes"], 0) == one["shortfall_bytes"], one
+    told = [found.to_dict() for found in pair if found is not None]
+    least, most = (list(one["per_rank"]["gpus"]) for one in told)
+    for answer, devices_told in zip(told, (least, most), strict=True):
+        held = answer["host_bytes"]["total"]
+        for one in devices_told:
+            total = sum(one[name] for name in parts) + one["companion_bytes"]
+            assert total == one["used_bytes"], ("used", total, one)
+            # Where the host's memory is the device's, its part is not there for the device.
+            assert one["total_bytes"] - held <= one["room_bytes"] <= one["total_bytes"], ("room", held, one)
+            assert max(one["used_bytes"] - one["room_bytes"], 0) == one["shortfall_bytes"], one
     if asked["engine"] == "llama-cpp" and len(least) == len(most) == 1:
         # Another type may have no kernel of flash attention, whose buffers are not those of the other path.
         buffers = () if "cache_type_k" in more else ("compute_bytes",)

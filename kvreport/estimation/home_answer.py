@@ -312,6 +312,7 @@ def _device(index: int, device: DeviceBytes) -> dict[str, Any]:
         "companion_bytes": device.companions,
         "used_bytes": device.total,
         "total_bytes": device.usable,
+        "room_bytes": device.room,
         "shortfall_bytes": device.shortfall,
     }
 

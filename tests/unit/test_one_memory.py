@@ -315,3 +315,20 @@ def test_the_table_says_what_the_answer_says(
     assert row.shortfall_bytes == found.shortfall_bytes
     for one in found.by_context:
         assert one.max_concurrent_requests_by_memory <= one.max_concurrent_requests_ceiling
+
+
+@pytest.mark.parametrize("gpu", ["m5-32", "ryzen-ai-max-395-64", "rtx-4090"])
+def test_bytes_of_a_device_add_up_to_what_is_missing(catalog: Catalog, gpu: str) -> None:
+    """On a Mac 14,118,094,880 of 14,699,334,720 missing bytes were told by used and total; the host's part was not."""
+    asked: dict[str, Any] = {
+        "weights": "q4_k_m",
+        "context_tokens": 131_072,
+        "parallel": 8,
+        "n_gpu_layers": 999,
+    }
+    facts = ask("meta-llama/Llama-3.1-8B-Instruct", gpu, catalog, **asked).to_dict()
+    (device,), host = facts["per_rank"]["gpus"], facts["host_bytes"]
+    assert device["shortfall_bytes"] == device["used_bytes"] - device["room_bytes"] > 0
+    part = device["total_bytes"] - device["room_bytes"]
+    assert 0 <= part <= host["total"]
+    assert (part > 0) == (gpu == "m5-32")  # the processor has a half of its own, or its own memory
