@@ -365,7 +365,7 @@ def test_the_explorer_says_who_answers_for_unequal_gpus(page: Any, address: str)
     page.goto(f"{address}explore/?gpu={MACHINE}&context=8192")
     said = page.locator("[data-kv-unequal]:visible")
     said.wait_for()
-    assert "No row is of H100 + B200 together" in said.inner_text()
+    assert "No row combines H100 + B200" in said.inner_text()
     links = said.locator("a").evaluate_all("links => links.map((one) => one.href)")
     assert links[0] == f"{address}sizer/?gpu={MACHINE}"
     assert links[1].startswith(f"{address}compare/?gpus={MACHINE}&gpus=")
