@@ -165,6 +165,7 @@
           ]);
         },
       );
+      /** @param {number[]} where */
       const crossed = ([place, base]) => {
         const left = place > x ? place : place - width, up = base - high + 4;
         const outside = left < this.left || left + width > this.right || base > this.bottom || up < this.top;

@@ -545,7 +545,10 @@
     const sizes = new ResizeObserver((entries) => {
       for (const { target } of entries) {
         // What is wider than a phone is scrolled by keys, too. Read first: below, classes change.
-        if (target.matches(SCROLLED) && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+        if (
+          target instanceof HTMLElement && target.matches(SCROLLED) &&
+          target.scrollWidth > target.clientWidth + 1
+        ) target.tabIndex = 0;
       }
       // Every width is read before the first class changes: a change between two of them styles the page once more.
       const boxes = new Set(entries.map(({ target }) => target.closest(".kv-scroll")).filter(Boolean));

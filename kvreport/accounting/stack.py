@@ -181,7 +181,14 @@ def shared_plans(case: Case, parts: Sequence[StageCase], memo: Memo) -> list[Sha
         except InputError:
             continue
         wanted = engine.max_requests(first.serving, case.model, case.layout)
-        same = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
+        # Pools that are equal may store in other layouts: scales that a rank's share rounds away count without an engine.
+        stored, types = engine.stored(case.model, case.kv_format, device)
+        same = (
+            wanted,
+            stored_key(stored),
+            types,
+            *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans),
+        )
         if same in found:
             found[same].groups.extend(groups)
         else:

@@ -224,7 +224,7 @@ def test_browsers_know_which_copies_are_known_by_their_name() -> None:
     told = {one.id: int(one.id == names[1]) for one in site.models}
     assert {one.id: model_facts(site, one)["by_name"] for one in site.models} == told
     assert "by_name" in explorer_data._COMMON  # what the files of all models carry of these facts
-    for script in ("kv-gpu", "kv-result"):
+    for script in ("kv-gpu", "kv-show"):
         text = (Path(__file__).parents[2] / f"docs/assets/{script}.js").read_text(encoding="utf-8")
         assert "words.sentences.weights_by_name" in text
 
