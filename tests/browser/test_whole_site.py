@@ -697,8 +697,8 @@ def test_a_mac_from_the_front_page(page: Any, address: str) -> None:
     page.locator("main input[type=search]").first.fill("m3 pro 36")
     page.locator("#machines-table tbody a:visible", has_text="M3 Pro 36GB").click()
     page.wait_for_url("**/local/m3-pro-36/")
-    table = page.locator("main table", has_text="Longest context (tokens) of one slot").first
-    heads = table.locator("thead th").all_inner_texts()
+    table = page.locator("main table:has(thead th:text-is('Q4_K_M'))").first
+    heads = [head.split()[0] for head in table.locator("thead th").all_text_contents()]
     for model, mix in (("Qwen/Qwen3-32B", "q4_k_m"), ("mistralai/Mistral-Nemo-Instruct-2407", "q8_0")):
         slug = model.replace("/", "--")
         cell = table.locator(f"tr:has(a[href$='{slug}/']) :is(th, td)").nth(heads.index(mix.upper()))
