@@ -141,26 +141,23 @@ def _drawn(body: str, answer: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _machine(body: str, said: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
-    """Compare the conclusion of a machine at home with the first row that holds so much."""
+    """Compare the models that a page of a machine at home begins with, and the first row of each use."""
     table = re.search(r"<table.*?</table>", body, re.S)
     rows = [_row(row) for row in re.findall(r"<tr\b.*?</tr>", table[0], re.S)] if table else []
-    if not rows or said[3] not in rows[0]:
+    if not rows or rows[0][1:2] != ["For"]:
         return
-    place, wanted = rows[0].index(said[3]), _tokens(said[2])
+    first: dict[str, list[str]] = {}
     for row in rows[1:]:
-        if _tokens(row[place]) >= wanted:
-            name = row[0].startswith(said[1])
-            yield (
-                "conclusion and table",
-                [] if name else [f"the conclusion says {said[1]}, the table “{row[0]}”"],
-            )
-            return
-    yield "conclusion and table", [f"the conclusion says {said[1]}, the table has none"]
-
-
-def _tokens(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([KM]?)", text)
-    return int(found[1]) * {"": 1, "K": 1024, "M": 1024**2}[found[2]] if found else 0
+        first.setdefault(row[1].lower(), row)
+    faults = []
+    for name, mix, uses in re.findall(r"([^;]+?) \((\w+)\) for ([^;]+)", said[1]):
+        for use in re.split(r", | and ", uses):
+            row = first.pop(use, ["", "", "", ""])
+            if not row[0].startswith(name.strip()) or row[3] != mix:
+                faults.append(
+                    f"the first line says {name.strip()} in {mix} for {use}, the table “{row[0]}” in {row[3]}"
+                )
+    yield "conclusion and table", faults + [f"the first line has nothing for {use}" for use in first]
 
 
 _COUNT = re.compile(r"[1-9][\d,]*")
@@ -169,7 +166,7 @@ _CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
 _BAR = re.compile(r'<figure class="kv-figure kv-barfigure"[^>]*>(.*?)<figcaption>(.*?)</figcaption>', re.S)
 _IN_BAR = re.compile(r"with ([\d,]+) concurrent requests? of (\d+[KM]) tokens")
 _USABLE = re.compile(r"([\d,.]+) GiB is usable")
-_MACHINE = re.compile(r"^(.+) is the largest model that fits at (\d+[KM]) tokens with (\w+)")
+_MACHINE = re.compile(r"^Models to run: (.+)\.$")
 
 
 def _named(table: str) -> dict[tuple[str, str], list[str]]:

@@ -70,6 +70,17 @@ def test_no_input_of_an_event_is_part_of_a_shell_line(repository: Path) -> None:
         assert "${{" not in step.get("run", "")
 
 
+def test_every_page_has_its_settings_above_its_text(repository: Path) -> None:
+    """Settings that were wrapped like prose became prose, and a question without a reader stopped the build."""
+    pages = [page.read_text("utf-8") for page in (repository / "docs").rglob("*.md")]
+    settings = [text for text in pages if text.startswith("---")]
+    assert len(settings) > 50
+    for text in settings:
+        found = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+        assert found, text[:80]
+        assert "description" in yaml.safe_load(found[1]), text[:80]
+
+
 def test_every_declared_python_is_tested(repository: Path) -> None:
     text = (repository / "pyproject.toml").read_text(encoding="utf-8")
     declared = set(re.findall(r"Python :: (3\.\d+)", text))
