@@ -401,7 +401,7 @@
       }.`;
     }
 
-    /* Prices per GPU and hour, as "h100=2.5, b200=5": by accelerator, and what is no price. */
+    /* Prices per GPU-hour, as "h100=2.5, b200=5": by accelerator, and what is no price. */
     function priced() {
       const prices = new Map(), unread = [];
       const plain = (name) => name.toLowerCase().replace(/[^a-z0-9]/g, "");

@@ -184,7 +184,7 @@ instrument(
 # %% [markdown]
 # ## The memory limit as a line
 #
-# The points where memory is just full form a line. On logarithmic axes it is straight, because twice the length means half
+# The points at which memory is exactly full lie on a line. On logarithmic axes it is straight, because twice the length means half
 # the requests.
 
 # %% tags=["hide"]
@@ -293,7 +293,7 @@ instrument(
         limit_label="the pool",
         bar_form="count",
         time="second",
-        goals=(Goal("Find traffic and a second with the first preemption.", "gone", 1),),
+        goals=(Goal("Choose traffic that causes preemption, and find its second.", "gone", 1),),
         rows=((59, 0), (59, 1), (40, 2), (90, 2)),
     )
 )
@@ -424,7 +424,7 @@ exercise(
     "**1.** Qwen2.5 7B serves 64 users with 2K tokens each. How many GiB does the cache take?",
     held / GiB,
     unit="GiB",
-    solution=f"{held / GiB:g} GiB, half of the weights' {q.weights(QWEN) / GiB:.1f} GiB. One user's cache is "
+    solution=f"{held / GiB:g} GiB, half as much as the weights' {q.weights(QWEN) / GiB:.1f} GiB. One user's cache is "
     f"{held / 64 / memory:.2%} of the GPU memory.",
     traps={49.0: "This multiplies by all 28 heads. Only the 4 KV heads are stored."},
 )
@@ -469,7 +469,7 @@ quiz(
         "Interview question: why plan for concurrency and not only for context length?",
         wrong(
             "Requests share one cache, so only the longest request matters",
-            "The common wrong answer: unrelated requests share nothing.",
+            "This is the common wrong answer. Unrelated requests share nothing.",
         ),
         right("Every active request has its own keys and values", "Concurrency multiplies the cache."),
         wrong(

@@ -129,7 +129,7 @@ assert 0.1 < waste["blocks of 256"] < 0.15
 # short, so the waste is larger.
 #
 # While memory is reserved and empty, other requests wait. In the next table, all requests arrive at once and share a pool of
-# 400,000 tokens. Times are the lower bounds of Llama 3.1 8B on an H100.
+# 400,000 tokens. Times are lower bounds for Llama 3.1 8B on an H100.
 
 # %%
 model = q.catalog.model(MODEL)
@@ -340,7 +340,7 @@ quiz(
     item(
         "What happens at a preemption?",
         wrong(
-            "The server crashes with out of memory",
+            "The server crashes with an out-of-memory error",
             "The common wrong answer. The pool is fixed, and running out of blocks is handled.",
         ),
         right(

@@ -211,7 +211,9 @@ def lacks_class(ruling: Ruling, engine: Engine, model: Model) -> str:
     if able is not None and not cache_kinds(model) <= _IN_BACKEND:
         found += ". Its Transformers backend runs models with attention in every layer alone"
     elif able is not None:
-        found += f". Its Transformers backend may with transformers {able} or newer, which is not judged"
+        found += (
+            f". Its Transformers backend may with transformers {able} or newer; kvreport does not check this"
+        )
     if listed.outside is not None:
         found += f". {listed.outside}"
     if engine.version is not None and release_key(engine.version) > release_key(listed.newest):

@@ -239,7 +239,7 @@ class LocalEstimate(Estimate):
 
     @property
     def formats(self) -> str:
-        """Weights, cache and engine of the answer's second line, with what nobody stated."""
+        """The answer's second line: weights, cache and engine, with what nobody stated."""
         mix, said = self.mix, ""
         if self.case.query.weights is None and self.case.named == Named() and mix != "file":
             said = f" ({self.case.assumed_mix})"

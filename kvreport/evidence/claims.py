@@ -46,7 +46,7 @@ class ClaimVerdict(StrEnum):
 MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
     ClaimVerdict.CONFIRMED: "the arithmetic gives this figure exactly",
     ClaimVerdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
-    ClaimVerdict.UNIT_SLIP: "right in powers of 1,024, printed under the name of powers of 1,000, or the reverse; with a second mistake it is contradicted",
+    ClaimVerdict.UNIT_SLIP: "right in units of 1,024 but labeled with a unit of 1,000, or the reverse; if there is a second mistake, the verdict is contradicted",
     ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state and the ledger names",
     ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor and, if found, why",
     ClaimVerdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",

@@ -336,7 +336,9 @@ def test_what_the_transformers_backend_runs_says_so_and_states_do_not_run_there(
     assert "attention in every layer alone" in reason
     own = kvreport.estimate("Qwen/Qwen3-8B", gpu="h100", context_tokens=2048)
     newer = kvreport.estimate("google/gemma-4-12B-it", gpu="h100", engine="vllm@0.22.0", context_tokens=2048)
-    assert newer.verdict_reason.endswith("may with transformers 5.10.4 or newer, which is not judged")
+    assert newer.verdict_reason.endswith(
+        "may with transformers 5.10.4 or newer; kvreport does not check this"
+    )
     assert not any("class " in said for said in own.request.assumptions)
 
 
