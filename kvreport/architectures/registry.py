@@ -213,12 +213,12 @@ def _near_keys(config: Keys) -> tuple[str, tuple[str, ...]] | None:
     return near, tuple(sorted(shared, key=lambda key: (-rarity[key], key))[:_KEYS_SAID])
 
 
-def _writes_text(data: Mapping[str, Any], depth: int = 3) -> bool:
-    """Whether a config states a vocabulary anywhere; one without, as of an image classifier, is of no class of text models."""
-    return any(
-        "vocab" in key or (depth > 0 and isinstance(value, Mapping) and _writes_text(value, depth - 1))
-        for key, value in data.items()
-    )
+def _writes_text(name: str, data: Mapping[str, Any]) -> bool:
+    """Whether a class or its config says so: an image classifier is near no class of text models, whatever keys they share."""
+    return name.endswith(_WRITERS) or "text_config" in data or any("vocab" in key for key in data)
+
+
+_WRITERS: Final = ("ForCausalLM", "ForConditionalGeneration")
 
 
 def _of_type(model_type: str) -> str | None:
@@ -236,7 +236,7 @@ def _allowed(name: str, model_type: str | None, config: Keys) -> str:
     shared: tuple[str, ...] = ()
     if not surely and (near is None or not name or _likeness(name, near)[0] < _ALIKE):
         # A class that has neither a name nor layers like another's is told of none: letters alone say nothing.
-        near, shared = (_near_keys(config) or (None, ())) if _writes_text(config.data) else (None, ())
+        near, shared = (_near_keys(config) or (None, ())) if _writes_text(name, config.data) else (None, ())
     both = f" (both have {', '.join(shared)})" if shared else ""
     hint = f"{near} is the nearest class that is read{both}; " if near else ""
     if NO_CHECKPOINT.search(name):

@@ -122,7 +122,7 @@ def test_a_name_of_a_container_or_a_router_is_found(name: str) -> None:
     found = open_model(name, open_catalog())
     assert found.model.id == "Qwen/Qwen3-32B"
     own = "Qwen/Qwen3-32B" in name and name.startswith(("hf:", "https:"))
-    assert own or found.assumptions[0].startswith(f"{name} is taken for Qwen/Qwen3-32B")
+    assert own or found.assumptions[0].startswith(f"{name} is assumed to be Qwen/Qwen3-32B")
 
 
 def test_a_copy_in_a_container_keeps_the_format_of_its_name() -> None:

@@ -68,7 +68,7 @@ def test_of_an_omni_model_the_thinker_counts() -> None:
     model = read("Qwen3OmniMoeForConditionalGeneration", thinker_config=config, talker_config={"a": 1})
     assert total(model) == parameters
     assert parts(model)["audio"] > parts(model)["vision"] // 10
-    assert any("Only the thinker" in note for note in model.notes)
+    assert any("only the thinker" in note for note in model.notes)
     assert "visual.merger_list.*.mlp.0.weight" in {row.name for row in model.weights}
     assert read(name, **config).layers == model.layers
 
