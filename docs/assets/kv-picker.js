@@ -89,7 +89,7 @@
     });
     const list = make("ul", { role: "listbox", id, hidden: true, "aria-label": place.dataset.kvLabel });
     const box = make("span", { class: "kv-picker" }, field, list);
-    let shown = [], active = -1, current = field.value, value = place.dataset.kvValue;
+    let shown = [], listed = "", active = -1, current = field.value, value = place.dataset.kvValue;
 
     async function open(query) {
       const items = (await names(base))[kind];
@@ -105,6 +105,7 @@
       ]];
       if (found.length && !found[0].common) groups.reverse();
       shown = groups.flatMap(([, items]) => items);
+      listed = query;
       const rest = found.length - shown.length;
       list.replaceChildren(
         ...group(groups[0][0], groups[0][1], 0),
@@ -174,6 +175,13 @@
       }
     }
 
+    /* What is marked, of the names that the words in the field have; nothing is marked before there are words. */
+    async function enter() {
+      if (field.value !== current && field.value !== listed) await open(field.value);
+      if (active >= 0) take(shown[active]);
+      else if (!field.value || field.value === current) close();
+    }
+
     function set(next, name) {
       value = next;
       current = name;
@@ -197,9 +205,9 @@
         event.preventDefault();
         if (!isOpen()) open("");
         else if (shown.length) activate((active + step + shown.length) % shown.length);
-      } else if (event.key === "Enter" && isOpen() && shown.length) {
+      } else if (event.key === "Enter" && isOpen()) {
         event.preventDefault();
-        take(shown[Math.max(active, 0)]);
+        enter();
       } else if (event.key === "Escape" && isOpen()) {
         event.stopPropagation();
         close();

@@ -625,3 +625,28 @@ def test_gpus_of_a_named_type_and_their_command(reader, tiny_site):
     assert f": {best.devices:,} × Instinct MI300X" in said
     start = reader.page.locator("[data-kv-sized] code", has_text="vllm serve").first.inner_text()
     assert f"--max-num-seqs {best.users_each}" in start
+
+
+def test_enter_takes_what_the_words_in_the_field_name_and_nothing_without_words(
+    address: str, browser: Any
+) -> None:
+    """Enter took the newest model where a name had been put in that the list had not read yet."""
+    visit = Visit(browser, address)
+    page = visit.go("")
+    field = page.locator("input[role=combobox][name=model]")
+    field.focus()
+    page.locator(".kv-picker [role=option]").first.wait_for()
+    before = field.input_value()
+    field.press("Enter")
+    page.wait_for_function("!document.querySelector('.kv-picker [role=listbox]:not([hidden])')")
+    assert field.input_value() == before
+    field.blur()
+    field.focus()
+    page.locator(".kv-picker [role=option]").first.wait_for()
+    field.evaluate("(one) => { one.value = 'gpt-oss'; }")
+    field.press("Enter")
+    page.wait_for_function(
+        "document.querySelector('input[role=combobox][name=model]').value.startsWith('gpt-oss-')"
+    )
+    visit.context.close()
+    assert not visit.faults
