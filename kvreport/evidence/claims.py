@@ -47,8 +47,8 @@ MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
     ClaimVerdict.CONFIRMED: "the arithmetic gives this figure exactly",
     ClaimVerdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
     ClaimVerdict.UNIT_SLIP: "right in units of 1,024 but labeled with a unit of 1,000, or the reverse; if there is a second mistake, the verdict is contradicted",
-    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state and the ledger names",
-    ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor and, if found, why",
+    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state; the ledger names it",
+    ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor it is off and, if known, why",
     ClaimVerdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",
 }
 
@@ -196,7 +196,9 @@ def _find(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _F
     if len(values) > 1 and values[0] < figure.value < values[-1]:
         listed = "; ".join(f"{_in_unit(r.value, figure.unit)} ({r.reading.name})" for r in fair)
         text = f"The source does not state enough for one figure: {listed}."
-        return _Finding(ClaimVerdict.DEPENDS, text, assumption=" or ".join(r.reading.name for r in fair))
+        return _Finding(
+            ClaimVerdict.DEPENDS, text, assumption="either " + ", or ".join(r.reading.name for r in fair)
+        )
     return _contradiction(figure, results)
 
 

@@ -185,7 +185,7 @@ def _finding(found: Sequence[Entry]) -> str:
     ]
     if len(off) < 2:
         return ""
-    return f"Half of {len(off)} contradicted figures are wrong by a factor of {median(off):.2g} or more"
+    return f"Half of the {len(off)} contradicted figures are off by a factor of {median(off):.2g} or more"
 
 
 def _picture(found: Sequence[Entry]) -> charts.ChartRequest:
