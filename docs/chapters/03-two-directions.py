@@ -6,7 +6,7 @@
 #
 # ## Four times the length: how many requests still fit?
 #
-# A server holds at most 64 requests of 2K tokens. Then the documents grow to 8K tokens. How many requests does it hold now? What
+# A server holds at most 64 requests of 2K tokens. Then the requests grow to 8K tokens. How many requests does it hold now? What
 # happens if the number of users doubles as well?
 
 # %% tags=["hide"]
@@ -310,8 +310,8 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}. A request of {{ 10,000 tokens = 10000 }} takes
 # {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
 # {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
-# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. The 40 and 200 in the published example are 16-bit
-# figures, [although the example uses 8 bits](../evidence/claims/index.md#s2-128000).
+# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 and 200 for the last
+# two. Those are 16-bit figures, [although it says 8 bits](../evidence/claims/index.md#s2-128000).
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
@@ -399,13 +399,13 @@ bars(
 # A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
 # {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. Several such matrices exist at once, and all are freed after the
 # step. Engines compute scores piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix.
-# In engines, the cache therefore grows most. (The figure published with the measurement, 29 GB, is
+# In engines, the cache therefore grows most. (The figure published with the measurement is 29 GB,
 # [nearly twice the product of its factors](../evidence/claims/index.md#s5-scores).)
 
 # %% tags=["hide"]
 takeaway(
     "Ask three questions before sizing anything: how long can a request be, how many are in flight at the peak, and how many bits "
-    "does the cache use? Their product plus the weights is the least memory you need."
+    "does the cache use? The answers give the size of the cache. Cache and weights are the least memory you need."
 )
 
 # %% [markdown]

@@ -4,7 +4,7 @@
 # The formula says how much memory a request *needs*. The memory that it *occupies* depends on how the engine allocates it. The first
 # engines gave every request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few
 # tokens, as an operating
-# system allocates pages to programs. This chapter computes how much memory blocks save, and how the block size matters.
+# system allocates pages to programs. This chapter computes how much memory blocks save, and how much the block size matters.
 #
 # ## How much of the memory is reserved and never used?
 #
@@ -182,9 +182,10 @@ bars(
 )
 
 # %% [markdown]
-# More requests in the batch mean more tokens per second, because they share the reading of the weights. The last column is the price of
-# blocks. The engine admits a request when its prompt fits. If all requests grow and the blocks run out, the engine preempts the last
-# admitted one and computes it again later. A log full of **preemption** warnings means too many requests at once.
+# More requests in the batch mean more tokens per second, because the weights are read once for all of them. In
+# the table of the server, the column of preemptions is the price of blocks. The engine admits a request when its prompt fits. If
+# all requests grow and the blocks run out, the engine preempts the last admitted one and computes it again later. A log full of
+# **preemption** warnings means too many requests at once.
 #
 # ## The block size
 
@@ -214,7 +215,7 @@ instrument(
 
 # %% tags=["hide"]
 curves(
-    "Empty share of a request by its length, for three block sizes. Small blocks waste almost no memory, but large ones waste it on short requests.",
+    "Empty share of a request by its length, for three block sizes. Small blocks waste almost no memory, but large blocks waste much on short requests.",
     x=[2**k for k in range(7, 16)],
     lines={
         f"block of {block}": [
@@ -282,11 +283,11 @@ for block in (16, 256):
         [block, empty, 16 * empty * 131072 / 2**20, f"{empty / (32768 + empty):.3%}", f"{speed:,.0f}"]
     )
 exercise(
-    "**1.** Llama 3.1 8B serves sixteen requests of up to 32,768 tokens. On average, how many MiB do blocks of 16 save against blocks of 256?",
+    "**1.** Llama 3.1 8B serves sixteen requests of up to 32,768 tokens. On average, how many MiB do blocks of 16 save compared with blocks of 256?",
     saved,
     unit="MiB",
     solution="15 MiB are empty with blocks of 16 and 255 MiB with blocks of 256, of some 64 GiB. Throughput is the same, because the batch is the "
-    "same. The published exercise asks why the block size matters more at long context. For memory, it matters less.",
+    "same. An exercise published elsewhere asks why the block size matters more at long context. For memory, it matters less.",
     traps={saved / 16: "This is one request. There are sixteen."},
     more=[
         table(

@@ -104,7 +104,7 @@ instrument(
         "From people to GPUs: Llama 3.1 70B in FP8 on replicas of two H100s",
         (
             Slider("people", "People", (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000), 5),
-            Slider("rate", "Requests per person and minute", (0.05, 0.1, 0.2, 0.5, 1, 2), 1, "requests.2"),
+            Slider("rate", "Requests per person per minute", (0.05, 0.1, 0.2, 0.5, 1, 2), 1, "requests.2"),
             Slider("seconds", "End-to-end latency (s)", (3, 6, 12, 24, 48), 2, "s"),
             Slider("tokens", "Tokens per request", (1000, 2000, 3000, 6000, 12_000, 24_000), 3),
         ),
