@@ -100,7 +100,7 @@ class Quantities:
         return words | dict(CONSTANTS) | (dict(self.reader.values) if self.reader else {})
 
     def about(self, reader: Reader | None) -> Quantities:
-        """Return these functions for the configuration of a reader."""
+        """Return these quantities for the configuration of a reader."""
         return self if reader is None else replace(self, reader=reader)
 
     def compute(self, expression: str) -> float:
@@ -240,14 +240,14 @@ class Quantities:
         weights: str | None = None,
         kv: str | None = None,
     ) -> float:
-        """Lower bound on the seconds of one decode step, for a batch of requests of a given length (``tokens``)."""
+        """Lower bound on the duration of one decode step in seconds, for a batch of requests of a given length (``tokens``)."""
         asked = self._demand(model, weights, kv, tp)
         return float(roofline.decode_seconds(asked, self._peaks(gpu), batch, tokens))
 
     def prefill_time(
         self, model: str, gpu: str, *, tokens: int, tp: int = 1, weights: str | None = None, cached: int = 0
     ) -> float:
-        """Lower bound on the seconds of prefill for a prompt, without the ``cached`` tokens at its start."""
+        """Lower bound on the prefill time of a prompt in seconds, not counting the ``cached`` tokens at its start."""
         asked = self._demand(model, weights, None, tp)
         return float(roofline.prefill_seconds(asked, self._peaks(gpu), tokens, cached_tokens=cached))
 

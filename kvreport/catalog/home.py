@@ -127,7 +127,7 @@ class HomeMachines(CatalogFile):
         note = (
             "Metal's recommended working set for this size in recent versions of macOS; shared with the system."
             if seen
-            else "No log of this size found: the share of the next smaller size with a log."
+            else "We found no log of this size, so the share is that of the next smaller size with a log."
         )
         card = Card(
             id=f"{chip.id}-{size}",

@@ -101,7 +101,7 @@ class Estimate:
         verdict_reason: A reason for the verdict other than the amount of memory, for example that the engine refuses
             the model or that an option changes memory in an unknown way. Empty if memory alone decides.
         optimistic: A second estimate for a quantized copy of which only the name is known, with every layer in the
-            smallest format that the name allows. The other fields then assume the largest. Otherwise None.
+            smallest format that the name allows. The other fields then assume the largest. None if the formats are known.
         decode_ms_lower_bound: Lower bound in milliseconds on a decode step with all these requests; None if nothing fits
             or the GPU's rates are unknown.
         prefill_ms_lower_bound: Lower bound in milliseconds on the prefill of one prompt of this length, or None.
@@ -210,7 +210,7 @@ class Estimate:
 
     @property
     def too_large(self) -> str:
-        """The reason that the weights do not fit, or an empty text."""
+        """The reason that the weights do not fit, or an empty string."""
         return "its weights alone are too large"
 
     @property
@@ -225,7 +225,7 @@ class Estimate:
 
     @property
     def most_requests_flag(self) -> str:
-        """The engine's name for the limit on concurrent requests other than memory."""
+        """The engine's flag that limits concurrent requests independently of memory."""
         return "max-num-seqs"
 
     @property

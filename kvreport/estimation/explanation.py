@@ -329,7 +329,7 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     ):
         yield f"  {COMPONENTS.get(component, component)}: {size:,} B"
     for purpose, size in sorted(estimate.loading_bytes.items(), key=lambda item: (-item[1], item[0])):
-        yield f"  added by loading, {LOADING.get(purpose, purpose.replace('_', ' '))}: {size:,} B"
+        yield f"  added during loading, {LOADING.get(purpose, purpose.replace('_', ' '))}: {size:,} B"
 
 
 def _budget_lines(estimate: Estimate) -> Iterator[str]:
@@ -524,7 +524,9 @@ def _verdict_sentence(estimate: Estimate) -> str:
         case Verdict.FITS.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return "fits: the model keeps no cache, and its weights and activations certainly fit"
-            return f"fits: one request of {context} fits even in the smallest pool within the uncertainty"
+            return (
+                f"fits: one request of {context} fits even if the pool is at the low end of its uncertainty"
+            )
         case Verdict.TIGHT.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (

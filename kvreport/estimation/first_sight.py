@@ -159,12 +159,12 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"Before we used them to correct any rule, we predicted {found.logs} {name} logs with {ALL_FLAGS}. "
+        f"We predicted {found.logs} {name} logs with {ALL_FLAGS} before any of them was used to correct a rule. "
         f"The predictions of {found.quantity} were off by {_percent(found.median)} (median) and "
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" The 80% error bands of these predictions contained {found.held} of {found.pools} printed pools."
+        said += f" In {found.held} of {found.pools} cases, the printed pool was within the 80% error band of the prediction."
         said += " Today's bands are wider." if found.held < 0.8 * found.pools else ""
     if found.refusals:
         said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to do so."

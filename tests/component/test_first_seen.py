@@ -54,7 +54,11 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert f"{len(sizes)} {label} logs with all flags known" in told
         assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
         inside = [log.covered for log in running if log.covered is not None]
-        assert f"contained {sum(inside)} of {len(inside)} printed pools. Today's bands are wider" in told
+        assert (
+            f"In {sum(inside)} of {len(inside)} cases, the printed pool was within the 80% error band of the prediction."
+            in told
+        )
+        assert "Today's bands are wider." in told
         refused = [log for log in logs if log.starts_observed is False]
         right = sum(not log.starts_predicted for log in refused)
         assert f"{len(refused)} servers that failed to start, {right} were predicted" in told

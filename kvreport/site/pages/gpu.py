@@ -107,7 +107,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         "slug": gpu.id,
         "headline": headline(site, gpu),
         "conditions": _conditions(site, gpu)
-        + (f" Cloud instances with it: {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
+        + (f" Cloud instances with this accelerator: {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         "facts": tuple(_facts(gpu)),
         "bar": _bar(gpu),
         "memory": _memory(gpu),
@@ -339,7 +339,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
     not_run = (
         f"Not in these tables, because {site.engine.label} does not run them"
         if site.local_engine(gpu) is not None
-        else f"Not run by {site.engine.label}"
+        else f"{site.engine.label} does not run the model"
     )
     for model in site.newest_first:
         row = served_rows[model.id].get(gpu.id)
@@ -425,8 +425,8 @@ def _slices(site: SiteData, gpu: Accelerator) -> Table:
         )
         rows.append(Row(Cell(f"{gpu.id}:{one.name}"), cells))
     return Table(
-        caption=f"Slices by the names that --gpu accepts, with the largest model that each serves as released at "
-        f"{units.human_tokens(context)} tokens; not in the dataset",
+        caption=f"MIG slices, by the names that --gpu accepts, with the largest model that each serves as released at "
+        f"{units.human_tokens(context)} tokens. Slices are not in the dataset.",
         head=Column("Slice", numeric=False),
         columns=(
             Column("Per GPU"),

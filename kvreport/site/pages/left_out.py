@@ -33,8 +33,9 @@ def lead(found: LeftOut) -> str:
     )
     return (
         f"Each of {told.logs} vLLM logs from {told.sources} sources is predicted by today's rules, with the constants "
-        f"fitted to all other sources. KV pool tokens are off by {told.median_error:.1%} (median) and {told.p90_error:.1%} (90th "
-        f"percentile). Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
+        f"fitted to all other sources. The predicted pool size in tokens is off by "
+        f"{told.median_error:.1%} (median) and {told.p90_error:.1%} (90th percentile). "
+        f"Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )
 
 
@@ -79,9 +80,9 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
             Column("Median error"),
             Column("Band"),
             Column("Held-out sources within the band"),
-            Column("Logs with all flags inside it"),
+            Column("Logs with all flags known, within the band"),
             Column("First predictions"),
-            Column("First predictions inside it"),
+            Column("First predictions within the band"),
         ),
         tuple(rows),
     )
@@ -111,7 +112,7 @@ def _classes(found: LeftOut) -> Table:
             Column("Median error"),
             Column("Inside the 80% band"),
             Column("First predictions"),
-            Column("First predictions inside it"),
+            Column("First predictions within the band"),
         ),
         tuple(rows),
     )
@@ -137,7 +138,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     ]
     measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
-        measure = ". The unit is the predicted reserve plus 1 GiB. Kinds with fewer than ten sources have no separate band"
+        measure = ". Band widths are multiples of the predicted reserve plus 1 GiB. Kinds with fewer than ten sources have no separate band"
     return Table(
         f"{engine_name(family)}: the band that contains 80% of first predictions, by kind of server{measure}",
         Column("Kind of server", numeric=False),
@@ -145,7 +146,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
             Column("First predictions"),
             Column("Sources"),
             Column("Band"),
-            Column("Inside a band fitted without their source"),
+            Column("Inside the band when their source is left out of the fit"),
         ),
         tuple(rows),
     )

@@ -239,7 +239,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
             Column("Quantization", numeric=False, hint="The largest from Q8_0 to Q4_K_M that fits"),
             Column("File", "GiB"),
             Column("Longest context", "tokens"),
-            Column("At most", "tokens per second"),
+            Column("Tokens per second", "at most"),
         ),
         tuple(rows),
     )

@@ -127,7 +127,7 @@ def _example(site: SiteData) -> Model:
 def _table(site: SiteData, model: Model, longest: int) -> Table:
     caption = (
         f"64 concurrent requests (96 at peak) of {model.name}: prompts of {_START['prompt']} tokens, "
-        f"{_START['output']} generated, at most {units.count(longest)}, one spare replica"
+        f"answers of {_START['output']}, a maximum context of {units.count(longest)}, and one spare replica"
     )
     columns = (
         Column("GPUs"),

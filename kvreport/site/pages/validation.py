@@ -207,7 +207,9 @@ def _conclusion(found: Validation) -> str:
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:
-        parts.append(f"Today's rules predict correctly for {right} of {total} logs whether the server starts")
+        parts.append(
+            f"For {right} of {total} logs, today's rules correctly predict whether the server starts"
+        )
     old = sum(case.old for case in found.cases)
     if old:
         parts.append(f"{old} logs come from releases older than 18 months, which kvreport does not support")
@@ -287,7 +289,7 @@ def _planner(found: PlannerCheck) -> Table:
             row("points (a row with one pool size and one length)", found.points),
             row("points where both are equal", found.equal, found.points),
             row("points within 1%", found.near, found.points),
-            row("equal points without inferring a flag", found.equal_as_recorded, found.points),
+            row("points that are equal without an inferred flag", found.equal_as_recorded, found.points),
             row(f"rows with an inferred flag ({found.inferred_flag})", found.inferred_rows),
             row("rows left out because the config is not available", found.left_out_rows),
             *(

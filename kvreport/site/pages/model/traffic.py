@@ -47,7 +47,7 @@ def context(answer: Estimate | None) -> Names | None:
     axis = _Axis(log2(sizes[0]), log2(sizes[-1]))
     request = answer.request
     devices = f"{request.tensor_parallel} × {request.accelerator.name}"
-    found = " and ".join(f"{here[key]:.0%} on {known[key].label}" for key in keys)
+    found = " and ".join(f"{here[key]:.0%} on the trace {known[key].label}" for key in keys)
     gone = said_left_out(keys, limit)
     return {
         "lines": tuple(
