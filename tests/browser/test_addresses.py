@@ -273,7 +273,7 @@ def test_a_comparison_never_cuts_a_context_to_the_limit_of_a_model(visit: Visit)
     pairs = [("models", LLAMA), ("models", QWEN), ("context", "256K"), ("prices", "h100=2")]
     page = opened(visit, case, pairs)
     assert (
-        "Requests of 256K tokens exceed the limit of Llama 3.1 8B (at most 128K): nothing is shown for them at that length"
+        "Requests of 256K tokens exceed the limit of Llama 3.1 8B (at most 128K), so there are no numbers at that length"
         in page.inner_text(".kv-said")
     )
     rows = page.eval_on_selector_all(
