@@ -140,7 +140,9 @@ SMALL_TARGETS: Final = """() => Array.from(document.querySelectorAll("a[href], b
 
 def unusable(page: Any) -> list[Any]:
     """What a screen reader or a hand cannot use on a page: what axe finds, and targets under 24 px."""
-    page.wait_for_function("document.fonts.status === 'loaded' && document.getAnimations().length === 0")
+    page.wait_for_function(
+        "document.fonts.status === 'loaded' && document.getAnimations().every((one) => !(one.timeline instanceof DocumentTimeline))"
+    )
     # axe reads boxes that are not drawn yet as if they stood over what follows them: here all are drawn, as on the way down.
     page.evaluate(
         "for (const box of document.querySelectorAll('.kv-late')) box.style.contentVisibility = 'visible'"

@@ -186,6 +186,6 @@ def test_a_filter_whose_models_are_not_in_the_table_says_where_they_are(browser,
     page.wait_for_function("document.body.innerText.includes('name contains “llama”')")
     told = page.inner_text("[data-kv-filter] + *")
     assert "0 of" in told
-    assert "Not in the table: 2 (Supports fewer than 1M tokens)." in told
+    assert "Not in the table: 2 (The model supports fewer than 1M tokens)." in told
     visit.context.close()
     assert not visit.faults
