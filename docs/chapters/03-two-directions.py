@@ -184,8 +184,7 @@ instrument(
 # %% [markdown]
 # ## The memory limit as a line
 #
-# The points at which memory is exactly full lie on a line. On logarithmic axes it is straight, because twice the length means half
-# the requests.
+# The points at which memory is exactly full lie on a line, which is straight on logarithmic axes.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]
@@ -205,10 +204,9 @@ curves(
 # ## A larger model: traffic changes the cache
 #
 # Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }} a token in 16 bits. A request of 8,192 tokens takes
-# {{ 2,684,354,560 bytes = kv_request("llama-3.1-70b", tokens=8192) }}, or
-# {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}. Eight take
+# {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}, eight take
 # {{ 20 GiB = 8 * kv_request("llama-3.1-70b", tokens=8192) }} and sixteen
-# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}. The weights did not change.
+# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}.
 #
 # ## What happens when the cache is full: requests wait
 #
@@ -230,7 +228,7 @@ for minute in minutes:
     running.append(served * STAY / 60)
     waiting.append(queue)
 curves(
-    f"The pool of {HELD} requests of 8K is full from minute 20. The queue grows while more requests arrive than finish, and it is empty only long after the peak.",
+    f"The pool of {HELD} requests of 8K is full from minute 20. The queue is empty only long after the peak.",
     x=minutes,
     lines={"running": running, "waiting": waiting},
     x_title="Minute",
@@ -245,8 +243,8 @@ assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
 
 # %% [markdown]
-# The drawing below shows a small pool second by second. Each request takes one more block per second, and the newest request
-# is preempted first. Press Play, or move the slider.
+# The drawing below shows a small pool second by second. Each request takes one more block per second. The newest is preempted
+# first.
 
 # %%
 POOL, PROMPT, ANSWER, SECONDS = 96, 8, 16, 90  # blocks, blocks, seconds of one block each, seconds
@@ -405,7 +403,7 @@ bars(
 # %% tags=["hide"]
 takeaway(
     "Ask three questions before sizing anything: how long can a request be, how many are in flight at the peak, and how many bits "
-    "does the cache use? The answers give the size of the cache. Cache and weights are the least memory you need."
+    "does the cache use? Add the weights for the least memory you need."
 )
 
 # %% [markdown]
