@@ -200,12 +200,12 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "one slot on an RTX 3060, tokens",
-        (Place(SLOTS, rf"[Oo]ne slot can have {FIGURE}"),),
+        (Place(SLOTS, rf"exact limit of one slot is {FIGURE}"),),
         ask('longest("llama-3.1-8b", "rtx-3060-12gb", engine="llama-cpp", weights="q4_k_m", parallel=1)'),
     ),
     Quantity(
-        "longest usual context of a slot on an RTX 3060",
-        (Place(SLOTS, rf"longest usual context [^.]*?of one slot is {FIGURE}"),),
+        "largest common context size of a slot on an RTX 3060",
+        (Place(SLOTS, rf"largest common context size [^.]*?that fits in one slot is {FIGURE}"),),
         ask('slot_context("llama-3.1-8b", "rtx-3060-12gb")'),
     ),
     Quantity(
