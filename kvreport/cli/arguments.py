@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -34,10 +35,17 @@ def add_commands(commands: _SubParsersAction[Any]) -> None:
             description=about["summary"],
             epilog="\n".join(about.get("epilog", ())),
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
         )
         command.set_defaults(run=_runs(about["run"]))
         _add_all(command, command, about["arguments"], said["shared"])
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Lines that break at spaces alone: a flag that is cut at a hyphen cannot be searched for, or copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def _runs(where: str) -> Callable[[argparse.Namespace], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -312,6 +313,17 @@ def test_contexts_are_numbers_and_ranges():
     for wrong in ("", "1K..", "1..9/0", "4..1", "1..1M", "8K 9K"):
         with pytest.raises(InputError):
             parse_contexts(wrong)
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+@pytest.mark.parametrize("command", ["estimate", "size", "replay", "log", "matrix"])
+def test_help_cuts_no_flag_at_a_hyphen(capsys, monkeypatch, command, columns):
+    """``--language-`` stood at the end of a line, ``model-only`` on the next: nobody finds or copies that."""
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    cut = [line for line in capsys.readouterr().out.splitlines() if re.search(r"--?[a-z][a-z-]*-$", line)]
+    assert cut == []
 
 
 def test_version_and_help_end_with_status_0(capsys):
