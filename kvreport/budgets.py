@@ -15,19 +15,12 @@ from kvreport.errors import InputError, shorten
 
 @dataclass(frozen=True, slots=True)
 class ReadBudget:
-    """What one reader takes.
+    """What one reader takes."""
 
-    Attributes:
-        bytes: Most bytes of a file or an answer, unpacked.
-        rows: Most rows: lines of a file, names of a listing.
-        row_bytes: Longest row; characters where text is read. 0 where rows are not read one by one.
-        seconds: Longest time for everything together; 0 where bytes and rows bound it.
-    """
-
-    bytes: int
-    rows: int
-    row_bytes: int = 0
-    seconds: float = 0
+    bytes: int  # Most bytes of a file or an answer, unpacked.
+    rows: int  # Most rows: lines of a file, names of a listing.
+    row_bytes: int = 0  # Longest row; characters where text is read. 0 where rows are not read one by one.
+    seconds: float = 0  # Longest time for everything together; 0 where bytes and rows bound it.
 
 
 TRACE: Final = ReadBudget(bytes=512 << 20, rows=1 << 23, row_bytes=1 << 24)

@@ -14,19 +14,12 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with one input.
+    """One thing wrong with one input."""
 
-    Attributes:
-        where: The file or argument, as the user named it.
-        field: Dotted path of the field inside it, or ``""`` for the whole.
-        found: What stood there, shortened for printing.
-        allowed: What would have been accepted.
-    """
-
-    where: str
-    field: str
-    found: str
-    allowed: str
+    where: str  # The file or argument, as the user named it.
+    field: str  # Dotted path of the field inside it, or ``""`` for the whole.
+    found: str  # What stood there, shortened for printing.
+    allowed: str  # What would have been accepted.
 
     def __str__(self) -> str:
         """Print the fault as one line: ``where: field: found …; allowed: …``."""

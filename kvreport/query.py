@@ -39,35 +39,20 @@ GROUPS: Final[dict[Group, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a field of :class:`Query` is outside Python.
+    """What a field of :class:`Query` is outside Python."""
 
-    Attributes:
-        name: The field, the keyword argument and the key in JSON.
-        flags: Flags on the command line, the first one shown.
-        kind: How its value is written.
-        help: What it is, with the default in brackets.
-        group: Where help pages list it.
-        metavar: What stands for its value in help.
-        default: What is taken where nothing is said.
-        low: Smallest whole number allowed.
-        high: Largest whole number allowed.
-        choices: Words allowed.
-        many: True if the flag may be repeated.
-        url: Its key in the address of a page; "" where no page asks for it.
-    """
-
-    name: str
-    flags: tuple[str, ...]
-    kind: Kind
-    help: str
-    group: Group
-    metavar: str | None
-    default: Any
-    low: int
-    high: int
-    choices: tuple[str, ...]
-    many: bool
-    url: str
+    name: str  # The field, the keyword argument and the key in JSON.
+    flags: tuple[str, ...]  # Flags on the command line, the first one shown.
+    kind: Kind  # How its value is written.
+    help: str  # What it is, with the default in brackets.
+    group: Group  # Where help pages list it.
+    metavar: str | None  # What stands for its value in help.
+    default: Any  # What is taken where nothing is said.
+    low: int  # Smallest whole number allowed.
+    high: int  # Largest whole number allowed.
+    choices: tuple[str, ...]  # Words allowed.
+    many: bool  # True if the flag may be repeated.
+    url: str  # Its key in the address of a page; "" where no page asks for it.
 
 
 MOST_COUNT: Final = 1 << 30
@@ -138,15 +123,12 @@ _MOST_DEVICE_BYTES: Final = 16 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One question about one model on some accelerators.
+    """One question about one model on some accelerators."""
 
-    Attributes:
-        model: Catalog id, slug or alias; path of a config, a GGUF file or a folder; or a record,
-            or a GGUF file that was read.
-        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"8xH100"`` is eight.
-    """
-
+    # Catalog id, slug or alias; path of a config, a GGUF file or a folder; or a record, or a GGUF file that
+    # was read.
     model: Any
+    # Accelerators: a name, a record, or a sequence with one per rank; ``"8xH100"`` is eight.
     gpu: Any = _question.text(
         "--gpu",
         metavar="GPU",

@@ -77,31 +77,23 @@ def engine_name(record: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServeFlags:
-    """How a server is started, and what its flags are called.
-
-    Attributes:
-        tensor_parallel: Ranks that the model is split over.
-        share: Memory share (vLLM) or static memory fraction (SGLang).
-        kv_names: The server's names of KV formats, where they are not ours.
-        data_attention: What attention by data rank asks for beside their number.
-        decode_context_parallel: Parts that a cache's tokens are divided into.
-    """
+    """How a server is started, and what its flags are called."""
 
     start: tuple[str, ...]
-    tensor_parallel: str
+    tensor_parallel: str  # Ranks that the model is split over.
     context: str
     max_num_seqs: str
-    share: str
+    share: str  # Memory share (vLLM) or static memory fraction (SGLang).
     weights: str
     kv: str
-    kv_names: Mapping[str, str]
+    kv_names: Mapping[str, str]  # The server's names of KV formats, where they are not ours.
     batched: str
     eager: str
     pipeline_parallel: str
     data_parallel: str
-    data_attention: tuple[str, ...]
+    data_attention: tuple[str, ...]  # What attention by data rank asks for beside their number.
     expert_parallel: tuple[str, ...]
-    decode_context_parallel: str
+    decode_context_parallel: str  # Parts that a cache's tokens are divided into.
 
 
 def _fixed(flag: Any) -> Any:  # noqa: ANN401 - a word, several, or names

@@ -32,22 +32,16 @@ TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 
 @dataclass(frozen=True, slots=True)
 class FollowedLengths:
-    """How a reserve follows the longest request that a server is told to take: the longer, the more is kept.
+    """How a reserve follows the longest request that a server is told to take: the longer, the more is kept."""
 
-    Attributes:
-        reserves: What is kept where requests of so many tokens are told, for each class of devices.
-        less: How much less that is than for ``base`` tokens, the different functions of these classes.
-        less_of: Which of them each class has; ``len(less)`` for none.
-        base: The length that the allocation's numbers are for.
-        limit: The model's longest; what is longer is asked of no server.
-        classes: The class of each device of a fleet, ``len(reserves)`` for none; None where there is one class.
-    """
-
+    # What is kept where requests of so many tokens are told, for each class of devices.
     reserves: tuple[Callable[[Any], Reserve], ...]
+    # How much less that is than for ``base`` tokens, the different functions of these classes.
     less: tuple[Callable[[Any], Any], ...]
-    less_of: tuple[int, ...]
-    base: int
-    limit: int
+    less_of: tuple[int, ...]  # Which of them each class has; ``len(less)`` for none.
+    base: int  # The length that the allocation's numbers are for.
+    limit: int  # The model's longest; what is longer is asked of no server.
+    # The class of each device of a fleet, ``len(reserves)`` for none; None where there is one class.
     classes: Integers | None = None
     _made: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -128,32 +122,20 @@ class Allocation:
 
     A number is an ``int`` for one device and one format, else an array: ``[device]`` for ``total_bytes``,
     ``[format]`` for weights, ``[device, format]`` for the pool.
-
-    Attributes:
-        case: What was laid out.
-        components: Weight bytes by component, one entry per weight format.
-        overhead: What loading adds, by what it is for, one entry per weight format.
-        weight_bytes: Tensors of the checkpoint.
-        resident_bytes: Weights as loaded.
-        reserve: What the engine keeps beside weights and cache.
-        total_bytes: Memory that a process can use.
-        memory_bytes: What the engine may take of it.
-        pool_bytes: Left for the cache; negative where nothing is.
-        uncertainty_bytes: Half width of the pool's error band.
-        lengths: How the reserve follows the longest request that the server is told to take; None where it does not, or
-            where the pool is given.
     """
 
-    case: Case
-    components: tuple[ComponentBytes, ...]
-    overhead: tuple[dict[str, int], ...]
-    weight_bytes: int | Integers
-    resident_bytes: int | Integers
-    reserve: Reserve
-    total_bytes: int | Integers
-    memory_bytes: int | Integers
-    pool_bytes: int | Integers
-    uncertainty_bytes: int | Integers
+    case: Case  # What was laid out.
+    components: tuple[ComponentBytes, ...]  # Weight bytes by component, one entry per weight format.
+    overhead: tuple[dict[str, int], ...]  # What loading adds, by what it is for, one entry per weight format.
+    weight_bytes: int | Integers  # Tensors of the checkpoint.
+    resident_bytes: int | Integers  # Weights as loaded.
+    reserve: Reserve  # What the engine keeps beside weights and cache.
+    total_bytes: int | Integers  # Memory that a process can use.
+    memory_bytes: int | Integers  # What the engine may take of it.
+    pool_bytes: int | Integers  # Left for the cache; negative where nothing is.
+    uncertainty_bytes: int | Integers  # Half width of the pool's error band.
+    # How the reserve follows the longest request that the server is told to take; None where it does not, or
+    # where the pool is given.
     lengths: FollowedLengths | None = None
 
     @property

@@ -46,46 +46,28 @@ def at_best(demand: Demand, peaks: Peaks) -> tuple[DecodeSeconds, PrefillSeconds
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """How a server hands out memory.
+    """How a server hands out memory."""
 
-    Attributes:
-        kind: ``static``: a batch with a stretch of the maximum for each, and no newcomer before
-            all have ended. ``contiguous``: the same stretches, refilled one by one. ``paged``:
-            pages as requests grow.
-        page_tokens: Tokens per page.
-        watermark: Share of the pages that must stay free when a request is admitted.
-    """
-
+    # ``static``: a batch with a stretch of the maximum for each, and no newcomer before all have ended.
+    # ``contiguous``: the same stretches, refilled one by one. ``paged``: pages as requests grow.
     kind: Literal["static", "contiguous", "paged"]
-    page_tokens: int = 16
-    watermark: float = 0.0
+    page_tokens: int = 16  # Tokens per page.
+    watermark: float = 0.0  # Share of the pages that must stay free when a request is admitted.
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """What a simulation found.
+    """What a simulation found."""
 
-    Attributes:
-        steps: Decode steps.
-        seconds: Time of all steps and prefills; the number of steps if no step time was given.
-        output_tokens: Tokens written for requests that ended.
-        mean_running: Requests in the batch, averaged over steps.
-        peak_running: The largest batch.
-        preemptions: Requests preempted to make room, each recomputed later.
-        recomputed_tokens: Tokens prefilled a second time because of that.
-        stored_share: Share of the pool that held tokens, averaged over steps.
-        occupied_share: Share of the pool that was set aside, averaged over steps.
-    """
-
-    steps: int
-    seconds: float
-    output_tokens: int
-    mean_running: float
-    peak_running: int
-    preemptions: int
-    recomputed_tokens: int
-    stored_share: float
-    occupied_share: float
+    steps: int  # Decode steps.
+    seconds: float  # Time of all steps and prefills; the number of steps if no step time was given.
+    output_tokens: int  # Tokens written for requests that ended.
+    mean_running: float  # Requests in the batch, averaged over steps.
+    peak_running: int  # The largest batch.
+    preemptions: int  # Requests preempted to make room, each recomputed later.
+    recomputed_tokens: int  # Tokens prefilled a second time because of that.
+    stored_share: float  # Share of the pool that held tokens, averaged over steps.
+    occupied_share: float  # Share of the pool that was set aside, averaged over steps.
 
     @property
     def waste_share(self) -> float:

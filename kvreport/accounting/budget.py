@@ -13,27 +13,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Where one device's memory goes, in bytes.
+    """Where one device's memory goes, in bytes."""
 
-    Attributes:
-        total_bytes: Memory that a process can use on the device.
-        utilization: Share of it that the engine may take (of what weights leave, for ``ceiling``).
-        weights: Weights on the device.
-        activations: Activation peak.
-        non_framework: Driver context, communication buffers, workspaces.
-        graphs: Captured graphs.
-        kv_pool_bytes: What is left for the cache; never below 0.
-        uncertainty_bytes: Half width of the pool's error band.
-    """
-
-    total_bytes: int
-    utilization: float
-    weights: int
-    activations: int
-    non_framework: int
-    graphs: int
-    kv_pool_bytes: int
-    uncertainty_bytes: int
+    total_bytes: int  # Memory that a process can use on the device.
+    utilization: float  # Share of it that the engine may take (of what weights leave, for ``ceiling``).
+    weights: int  # Weights on the device.
+    activations: int  # Activation peak.
+    non_framework: int  # Driver context, communication buffers, workspaces.
+    graphs: int  # Captured graphs.
+    kv_pool_bytes: int  # What is left for the cache; never below 0.
+    uncertainty_bytes: int  # Half width of the pool's error band.
 
     @property
     def requested_bytes(self) -> int:

@@ -27,35 +27,23 @@ SINGLE: Final = Layout()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What a server is told that changes what it keeps of a device, whatever the model.
+    """What a server is told that changes what it keeps of a device, whatever the model."""
 
-    Attributes:
-        utilization: Share of memory; None for the engine's default.
-        kv_pool_bytes: A pool per device given by hand, which replaces the budget.
-        eager: True if no graphs are captured.
-        images: False if it serves text only.
-        images_through: What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
-        encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
-        videos: False if it takes no videos.
-        clips: False if it takes no audio.
-        sorts: True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
-        compiled: True if compiled graphs are in the cache.
-        lora_slots: LoRA adapters held on a device at once, and their largest rank.
-        held_bytes: Memory of each device that other processes hold when the engine starts.
-    """
-
-    utilization: float | None = None
-    kv_pool_bytes: int | None = None
-    eager: bool = False
-    images: bool = True
+    utilization: float | None = None  # Share of memory; None for the engine's default.
+    kv_pool_bytes: int | None = None  # A pool per device given by hand, which replaces the budget.
+    eager: bool = False  # True if no graphs are captured.
+    images: bool = True  # False if it serves text only.
+    # What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
     images_through: str = ""
+    # False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
     encodes_at_start: bool = True
-    videos: bool = True
-    clips: bool = True
+    videos: bool = True  # False if it takes no videos.
+    clips: bool = True  # False if it takes no audio.
+    # True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
     sorts: bool | None = None
-    compiled: bool = False
-    lora_slots: tuple[int, int] = (0, 0)
-    held_bytes: int = 0
+    compiled: bool = False  # True if compiled graphs are in the cache.
+    lora_slots: tuple[int, int] = (0, 0)  # LoRA adapters held on a device at once, and their largest rank.
+    held_bytes: int = 0  # Memory of each device that other processes hold when the engine starts.
 
     @property
     def told(self) -> dict[str, Any]:
@@ -68,25 +56,16 @@ _TOLD: Final = attrgetter(*ServerSettings.__slots__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch(ServerSettings):
-    """How a model is started by an engine: what a question and the arithmetic have in common.
-
-    Attributes:
-        engine: The engine.
-        formats: Weight formats by name, for what released tensors carry.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        layout: How the model is spread over devices.
-        serving: Scheduler sizes and flags that change the block plan.
-        dtype: The type to compute in; None is the checkpoint's own.
-        support: What engines' releases run on; None not to judge it.
-    """
+    """How a model is started by an engine: what a question and the arithmetic have in common."""
 
     engine: Engine
-    formats: Mapping[str, WeightFormat]
+    formats: Mapping[str, WeightFormat]  # Weight formats by name, for what released tensors carry.
+    # How growing caches are stored; None for the type that the model is served in.
     kv_format: KvFormat | None = None
-    layout: Layout = SINGLE
-    serving: Serving
-    dtype: str | None = None
-    support: Support | None = None
+    layout: Layout = SINGLE  # How the model is spread over devices.
+    serving: Serving  # Scheduler sizes and flags that change the block plan.
+    dtype: str | None = None  # The type to compute in; None is the checkpoint's own.
+    support: Support | None = None  # What engines' releases run on; None not to judge it.
 
     @property
     def told(self) -> dict[str, Any]:
@@ -100,17 +79,11 @@ _LAUNCHED: Final = attrgetter(*_LAUNCH_NAMES)
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Accelerators of a fleet that an engine treats alike (:func:`device_class`).
+    """Accelerators of a fleet that an engine treats alike (:func:`device_class`)."""
 
-    Attributes:
-        places: Their positions.
-        serving: The scheduler sizes that the engine takes on them.
-        reserves: What of them decides the engine's reserve.
-    """
-
-    places: tuple[int, ...]
-    serving: Serving
-    reserves: Hashable
+    places: tuple[int, ...]  # Their positions.
+    serving: Serving  # The scheduler sizes that the engine takes on them.
+    reserves: Hashable  # What of them decides the engine's reserve.
 
 
 class Groups(tuple[Alike, ...]):
@@ -139,28 +112,22 @@ class Groups(tuple[Alike, ...]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case(Launch):
-    """One model under one engine, every name resolved to a record.
-
-    Attributes:
-        model: The model.
-        accelerators: The device, or several; empty where a log does not name it.
-        alike: Which of them the engine treats alike (:func:`device_class`), with the scheduler sizes that it takes there;
-            None where it treats all alike, with those of ``serving``.
-        weight_formats: The format that the model is converted to, or several; None is as released.
-        context_tokens: The longest request that the engine was told to take. None for that of each answer: a server
-            that is told just that length.
-        many: True for arrays even where there is one device and one format.
-        stage_of: The whole model and the layers that ``model`` is of it, where it is a pipeline stage; else None.
-        replica: The accelerators of one data rank, place by place, where they differ; else empty.
-    """
+    """One model under one engine, every name resolved to a record."""
 
     model: Model
-    accelerators: tuple[Accelerator, ...]
+    accelerators: tuple[Accelerator, ...]  # The device, or several; empty where a log does not name it.
+    # Which of them the engine treats alike (:func:`device_class`), with the scheduler sizes that it takes
+    # there; None where it treats all alike, with those of ``serving``.
     alike: Groups | None = None
+    # The format that the model is converted to, or several; None is as released.
     weight_formats: tuple[WeightFormat | None, ...] = (None,)
+    # The longest request that the engine was told to take. None for that of each answer: a server that is
+    # told just that length.
     context_tokens: Any = None
-    many: bool = False
+    many: bool = False  # True for arrays even where there is one device and one format.
+    # The whole model and the layers that ``model`` is of it, where it is a pipeline stage; else None.
     stage_of: tuple[Model, range] | None = None
+    # The accelerators of one data rank, place by place, where they differ; else empty.
     replica: tuple[Accelerator, ...] = ()
 
     @property

@@ -63,25 +63,15 @@ _STATE_OPERATIONS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What one token sees of a cache, summed over the layers that keep it alike.
+    """What one token sees of a cache, summed over the layers that keep it alike."""
 
-    Attributes:
-        bytes_per_entry: Bytes read for every entry seen.
-        operations_per_entry: Operations of one decoded token for every entry seen.
-        prefill_operations_per_entry: The same while prefilling (MLA computes full keys there).
-        cap_tokens: Tokens after which it sees no more, or ``UNBOUNDED``.
-        step_tokens: Tokens per entry.
-        chunked: True if sight begins again every ``cap_tokens``.
-        constant_entries: Entries seen whatever the context (image or encoder tokens).
-    """
-
-    bytes_per_entry: float
-    operations_per_entry: float
-    prefill_operations_per_entry: float
-    cap_tokens: int = UNBOUNDED
-    step_tokens: int = 1
-    chunked: bool = False
-    constant_entries: int = 0
+    bytes_per_entry: float  # Bytes read for every entry seen.
+    operations_per_entry: float  # Operations of one decoded token for every entry seen.
+    prefill_operations_per_entry: float  # The same while prefilling (MLA computes full keys there).
+    cap_tokens: int = UNBOUNDED  # Tokens after which it sees no more, or ``UNBOUNDED``.
+    step_tokens: int = 1  # Tokens per entry.
+    chunked: bool = False  # True if sight begins again every ``cap_tokens``.
+    constant_entries: int = 0  # Entries seen whatever the context (image or encoder tokens).
 
     def entries(self, context_tokens: xp.ArrayLike) -> Reals:
         """Entries that a token after ``context_tokens`` others sees."""
@@ -107,32 +97,20 @@ class Demand:
 
     Numbers may be arrays over layouts and weight formats (:meth:`stacked`); everything computed from them then
     has those axes too, before the contexts.
-
-    Attributes:
-        tensor_parallel: Devices that the model is split over.
-        dense_bytes: Weights read in every step.
-        expert_bytes: All routed experts; a step reads a part of them.
-        experts: Routed experts per layer; 0 without a mixture.
-        experts_per_token: Experts that one token is sent to.
-        operations_per_token: Of the weights that every token meets, by operand type.
-        head_operations: Of the output head, for tokens that are sampled.
-        reaches: What a token sees of the caches.
-        attention_multiplies: Operand type of attention.
-        state_bytes_touched: States of a request, read and written back.
-        reduced_bytes_per_token: Partial results that layers sum over the devices.
     """
 
-    tensor_parallel: int
-    dense_bytes: int | Reals
-    expert_bytes: int | Reals
-    experts: int
-    experts_per_token: int
+    tensor_parallel: int  # Devices that the model is split over.
+    dense_bytes: int | Reals  # Weights read in every step.
+    expert_bytes: int | Reals  # All routed experts; a step reads a part of them.
+    experts: int  # Routed experts per layer; 0 without a mixture.
+    experts_per_token: int  # Experts that one token is sent to.
+    # Of the weights that every token meets, by operand type.
     operations_per_token: Mapping[Multiplies, float | Reals]
-    head_operations: Mapping[Multiplies, float | Reals]
-    reaches: tuple[Reach, ...]
-    attention_multiplies: Multiplies
-    state_bytes_touched: int
-    reduced_bytes_per_token: int
+    head_operations: Mapping[Multiplies, float | Reals]  # Of the output head, for tokens that are sampled.
+    reaches: tuple[Reach, ...]  # What a token sees of the caches.
+    attention_multiplies: Multiplies  # Operand type of attention.
+    state_bytes_touched: int  # States of a request, read and written back.
+    reduced_bytes_per_token: int  # Partial results that layers sum over the devices.
 
     def experts_touched(self, tokens: xp.ArrayLike) -> Reals:
         """Distinct experts per layer that a step of so many tokens reads, if routing is even."""

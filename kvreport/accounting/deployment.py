@@ -83,29 +83,20 @@ class Deployment(Allocation):
 
     Sizes are those of the fullest rank. Counts are of one data rank, whose every device must hold its part
     of each request: the least of all its ranks. Methods that take contexts append an axis for them.
-
-    Attributes:
-        plan: How requests are laid into the pool.
-        max_requests: Requests at once whatever memory says, or None.
-        state_slots_wanted: Blocks that must exist at start, or None.
-        layers: Layers that this rank runs.
-        places: Positions of the devices that this is, in the replica.
-        others: Ranks that differ: other pipeline stages, other accelerators.
-        refused: What the release refuses, whatever the memory: codes of
-            :class:`kvreport.accounting.capacity.Verdict`, 0 where it does not; ``[device, format]`` for many.
-        start_shortage: What the engine asks for at start beyond what is free, and the error of that; None if
-            it does not ask.
-        start_plan: How the engine lays out the request that it checks for at start, where that is not ``plan``.
     """
 
-    plan: BlockPlan
-    max_requests: int | None = None
-    state_slots_wanted: int | None = None
-    layers: range = range(0)
-    places: tuple[int, ...] = (0,)
-    others: tuple[Deployment, ...] = ()
+    plan: BlockPlan  # How requests are laid into the pool.
+    max_requests: int | None = None  # Requests at once whatever memory says, or None.
+    state_slots_wanted: int | None = None  # Blocks that must exist at start, or None.
+    layers: range = range(0)  # Layers that this rank runs.
+    places: tuple[int, ...] = (0,)  # Positions of the devices that this is, in the replica.
+    others: tuple[Deployment, ...] = ()  # Ranks that differ: other pipeline stages, other accelerators.
+    # What the release refuses, whatever the memory: codes of :class:`kvreport.accounting.capacity.Verdict`, 0
+    # where it does not; ``[device, format]`` for many.
     refused: int | Codes = 0
+    # What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.
     start_shortage: tuple[int | Integers, int | Integers] | None = None
+    # How the engine lays out the request that it checks for at start, where that is not ``plan``.
     start_plan: BlockPlan | None = None
 
     @property
@@ -296,17 +287,11 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
 
 @dataclass(frozen=True, slots=True)
 class StageCase:
-    """What one pipeline stage lays out; the whole case without stages.
+    """What one pipeline stage lays out; the whole case without stages."""
 
-    Attributes:
-        layers: Its layers of the whole model.
-        case: The case, whose model are these layers.
-        known: What other cases have worked out of it.
-    """
-
-    layers: range
-    case: Case
-    known: Memo
+    layers: range  # Its layers of the whole model.
+    case: Case  # The case, whose model are these layers.
+    known: Memo  # What other cases have worked out of it.
 
 
 def parts_of(case: Case, known: Memo) -> list[StageCase]:
@@ -438,15 +423,10 @@ def upper_bound(case: Case, ceiling: Engine) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a deployment would hold if nothing were reserved or rounded.
+    """What a deployment would hold if nothing were reserved or rounded."""
 
-    Attributes:
-        profile: What one request holds on the fullest rank, as the architecture needs it.
-        requests: Whole requests of each context, on one data rank.
-    """
-
-    profile: CacheProfile
-    requests: Integers
+    profile: CacheProfile  # What one request holds on the fullest rank, as the architecture needs it.
+    requests: Integers  # Whole requests of each context, on one data rank.
 
 
 def bound_of(laid: Deployment, ceiling: Engine, contexts: xp.ArrayLike, memo: Memo | None = None) -> Bound:

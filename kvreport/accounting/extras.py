@@ -46,17 +46,11 @@ BLOCK_LAYER: Final = "draft block "
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A draft model beside a target.
+    """A draft model beside a target."""
 
-    Attributes:
-        model: The draft model, or the target's own prediction layers as one.
-        whole: The target with the draft's layers after its own: what shares the pool.
-        borrows: True if the draft reads the target's embedding and output head.
-    """
-
-    model: Model
-    whole: Model
-    borrows: bool
+    model: Model  # The draft model, or the target's own prediction layers as one.
+    whole: Model  # The target with the draft's layers after its own: what shares the pool.
+    borrows: bool  # True if the draft reads the target's embedding and output head.
 
 
 def is_head(draft: Draft) -> bool:

@@ -129,120 +129,76 @@ CONTEXT: Final = 3
 
 
 class Step(NamedTuple):
-    """What one step of a model asks of one device, with the device's peak rates.
+    """What one step of a model asks of one device, with the device's peak rates."""
 
-    Attributes:
-        ranks: Devices that the model is split over.
-        dense_bytes: Weights read in every step.
-        expert_bytes: All routed experts; a step reads the part that its tokens choose.
-        experts: Routed experts per layer; 0 without a mixture.
-        experts_per_token: Experts that one token is sent to.
-        body: Operations per token of the weights that every token meets, by operand type.
-        head: Operations per sampled token of the output head, by operand type.
-        reaches: What a token sees of each cache.
-        attention_rate: Peak operations per second of attention's operand type; NaN if unknown.
-        state_bytes: States of a request, read and written back.
-        reduced_bytes: Partial results per token that layers sum over the devices.
-        bytes_rate: Memory bandwidth in bytes per second; NaN if unknown.
-        link_rate: Bandwidth to the other devices in one direction; NaN if unknown.
-    """
-
-    ranks: int
-    dense_bytes: float
-    expert_bytes: float
-    experts: int
-    experts_per_token: int
-    body: Sequence[Work]
-    head: Sequence[Work]
-    reaches: Sequence[Reach]
-    attention_rate: float
-    state_bytes: float
-    reduced_bytes: float
-    bytes_rate: float
-    link_rate: float
+    ranks: int  # Devices that the model is split over.
+    dense_bytes: float  # Weights read in every step.
+    expert_bytes: float  # All routed experts; a step reads the part that its tokens choose.
+    experts: int  # Routed experts per layer; 0 without a mixture.
+    experts_per_token: int  # Experts that one token is sent to.
+    body: Sequence[Work]  # Operations per token of the weights that every token meets, by operand type.
+    head: Sequence[Work]  # Operations per sampled token of the output head, by operand type.
+    reaches: Sequence[Reach]  # What a token sees of each cache.
+    attention_rate: float  # Peak operations per second of attention's operand type; NaN if unknown.
+    state_bytes: float  # States of a request, read and written back.
+    reduced_bytes: float  # Partial results per token that layers sum over the devices.
+    bytes_rate: float  # Memory bandwidth in bytes per second; NaN if unknown.
+    link_rate: float  # Bandwidth to the other devices in one direction; NaN if unknown.
 
 
 class ReserveRates(NamedTuple):
-    """vLLM's reserve before the scheduler's sizes are known: bytes on one device, but for counts. JSON has them as a list.
+    """vLLM's reserve before the scheduler's sizes are known: bytes on one device, but for counts. JSON has them as a list."""
 
-    Attributes:
-        forward_per_token: Of a forward pass.
-        stream_per_token: Of the residual stream alone, beside expanded latents.
-        expanded: Of MLA's expanded keys and values, per token of a chunk of context.
-        workspace_per_token: Of the buffers that experts compute in and keep.
-        kept_per_token: Of hidden states that are held during sampling.
-        streams_per_token: Of what is kept for one step beside its passes: residual streams for a draft model, what a
-            pipeline stage receives, embeddings, and buffers that the model's class makes.
-        sampling_per_row: Of one row of logits while it is sampled from.
-        buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
-        encoding: Of an encoder pass over the largest image.
-        encoding_per_token: Of an encoder pass over as many images as a step has tokens for.
-        index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
-        index_logits: Of the logits of an indexer.
-        non_framework: Outside the framework, where it is taken off (:func:`~kvreport.accounting.engines.vllm.reserve.charges_handles`).
-        linked: Of multicast buffers for other ranks, on devices whose links have them.
-        per_graph: Of one captured graph (0 where they are not reserved for).
-        images: Images' worth of a video that a long context is measured with, at most.
-        encoded: Of the outputs of the largest image, which stay while the model runs.
-        encoded_per_token: Of the outputs of as many images as a step has tokens for.
-        compiling: Of the copy that a kernel is measured on while the model is compiled.
-        left_copy: Of that copy, where it stays reserved after it was freed (:func:`~kvreport.accounting.engines.vllm.reserve.large_workspace`).
-        counted_per_row: Of one request's counts of words.
-        largest_capture: Tokens of the largest captured graph on data-center Blackwell GPUs.
-        shared: How often the constant of devices that share their memory with a CPU counts.
-        partial_per_row: Of partial results of attention, for one request of the largest graph (``keeps_partial_results`` there).
-        compiling_per_token: Of what the kernel writes that is measured on the copy.
-        per_graph_partial: Of one captured graph, beside partial results, on devices that keep them.
-        narrow_per_row: Of partial results of attention, how much less with a cache of fewer than 16 bits.
-        scored_per_row: Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
-        scored_own_per_row: The same on data-center Blackwell GPUs.
-        gathered_own_per_token: Of the tokens of other data ranks in experts there, for one token of the rank's own.
-        other_sampling_per_row: Of one row of logits in the other sampler, where either may be installed; else the same.
-        dense_per_token: Of a forward pass without its experts.
-        expert_chunk: The rank's own tokens from which experts compute in chunks; 0 where they compute all at once. Kernels of
-            data-center Blackwell GPUs always do.
-        chunked_per_token: Of a forward pass, for each token beyond the chunk, what is not taken.
-        chunked_workspace: The same of the buffers that experts keep.
-        chunk_output: Of the output of all chunks, for each token of a step that has several.
-        kind: Which error band applies: its place in :data:`~kvreport.accounting.engines.vllm.reserve.BANDS`.
-    """
-
-    forward_per_token: float
-    stream_per_token: float
-    expanded: float
-    workspace_per_token: float
-    kept_per_token: float
+    forward_per_token: float  # Of a forward pass.
+    stream_per_token: float  # Of the residual stream alone, beside expanded latents.
+    expanded: float  # Of MLA's expanded keys and values, per token of a chunk of context.
+    workspace_per_token: float  # Of the buffers that experts compute in and keep.
+    kept_per_token: float  # Of hidden states that are held during sampling.
+    # Of what is kept for one step beside its passes: residual streams for a draft model, what a pipeline
+    # stage receives, embeddings, and buffers that the model's class makes.
     streams_per_token: float
-    sampling_per_row: float
-    buffer_per_row: float
-    encoding: float
-    encoding_per_token: float
-    index_per_token: float
-    index_logits: float
+    sampling_per_row: float  # Of one row of logits while it is sampled from.
+    buffer_per_row: float  # Of Triton's sampling kernel, one row for each multiprocessor.
+    encoding: float  # Of an encoder pass over the largest image.
+    encoding_per_token: float  # Of an encoder pass over as many images as a step has tokens for.
+    index_per_token: float  # Of the buffer that an indexer gathers keys in, per token of the longest context.
+    index_logits: float  # Of the logits of an indexer.
+    # Outside the framework, where it is taken off
+    # (:func:`~kvreport.accounting.engines.vllm.reserve.charges_handles`).
     non_framework: float
-    linked: float
-    per_graph: float
-    images: int
-    encoded: float
-    encoded_per_token: float
-    compiling: float
+    linked: float  # Of multicast buffers for other ranks, on devices whose links have them.
+    per_graph: float  # Of one captured graph (0 where they are not reserved for).
+    images: int  # Images' worth of a video that a long context is measured with, at most.
+    encoded: float  # Of the outputs of the largest image, which stay while the model runs.
+    encoded_per_token: float  # Of the outputs of as many images as a step has tokens for.
+    compiling: float  # Of the copy that a kernel is measured on while the model is compiled.
+    # Of that copy, where it stays reserved after it was freed
+    # (:func:`~kvreport.accounting.engines.vllm.reserve.large_workspace`).
     left_copy: float
-    counted_per_row: float
-    largest_capture: int
-    shared: int
+    counted_per_row: float  # Of one request's counts of words.
+    largest_capture: int  # Tokens of the largest captured graph on data-center Blackwell GPUs.
+    shared: int  # How often the constant of devices that share their memory with a CPU counts.
+    # Of partial results of attention, for one request of the largest graph (``keeps_partial_results`` there).
     partial_per_row: float
-    compiling_per_token: float
-    per_graph_partial: float
+    compiling_per_token: float  # Of what the kernel writes that is measured on the copy.
+    per_graph_partial: float  # Of one captured graph, beside partial results, on devices that keep them.
+    # Of partial results of attention, how much less with a cache of fewer than 16 bits.
     narrow_per_row: float
+    # Of an indexer's logits in graphs, for one request of the largest and one token of the longest request.
     scored_per_row: float
-    scored_own_per_row: float
+    scored_own_per_row: float  # The same on data-center Blackwell GPUs.
+    # Of the tokens of other data ranks in experts there, for one token of the rank's own.
     gathered_own_per_token: float
+    # Of one row of logits in the other sampler, where either may be installed; else the same.
     other_sampling_per_row: float
-    dense_per_token: float
+    dense_per_token: float  # Of a forward pass without its experts.
+    # The rank's own tokens from which experts compute in chunks; 0 where they compute all at once. Kernels of
+    # data-center Blackwell GPUs always do.
     expert_chunk: float
-    chunked_per_token: float
-    chunked_workspace: float
-    chunk_output: float
+    chunked_per_token: float  # Of a forward pass, for each token beyond the chunk, what is not taken.
+    chunked_workspace: float  # The same of the buffers that experts keep.
+    chunk_output: float  # Of the output of all chunks, for each token of a step that has several.
+    # Which error band applies: its place in :data:`~kvreport.accounting.engines.vllm.reserve.BANDS`.
     kind: int
 
 
@@ -251,36 +207,21 @@ class PoolRule(NamedTuple):
 
     As :class:`kvreport.accounting.engines.sglang.pools.Division` with the engine's defaults: a prefix cache, no draft
     and no number of tokens or states given by hand.
-
-    Attributes:
-        cell_bytes: Bytes of one more token, its share of a window pool included.
-        fixed_bytes: Bytes that a budget loses before tokens.
-        window: Tokens that windowed layers look back; 0 without a pool for them.
-        shared: 1 if there is no other pool, so that the window pool holds all tokens.
-        window_share: Tokens of the window pool for each of the full one.
-        page: Tokens of a page.
-        state_bytes: Bytes of one state of all layers; 0 without states.
-        state_share: Bytes for states for each byte for tokens.
-        states_each: States that a running request may hold.
-        turns: Ranks that hold the tokens of a request in turns.
-        spare: States that are allocated beside those counted: 1, or 0 up to 0.5.16.
-        window_bytes: Bytes of one token of a window pool; 0 without one.
-        slot_bytes: Bytes that each request has of what is fixed, such as a compressor's ring.
     """
 
-    cell_bytes: float
-    fixed_bytes: float
-    window: int
-    shared: int
-    window_share: float
-    page: int
-    state_bytes: int
-    state_share: float
-    states_each: int
-    turns: int
-    spare: int
-    window_bytes: float
-    slot_bytes: int
+    cell_bytes: float  # Bytes of one more token, its share of a window pool included.
+    fixed_bytes: float  # Bytes that a budget loses before tokens.
+    window: int  # Tokens that windowed layers look back; 0 without a pool for them.
+    shared: int  # 1 if there is no other pool, so that the window pool holds all tokens.
+    window_share: float  # Tokens of the window pool for each of the full one.
+    page: int  # Tokens of a page.
+    state_bytes: int  # Bytes of one state of all layers; 0 without states.
+    state_share: float  # Bytes for states for each byte for tokens.
+    states_each: int  # States that a running request may hold.
+    turns: int  # Ranks that hold the tokens of a request in turns.
+    spare: int  # States that are allocated beside those counted: 1, or 0 up to 0.5.16.
+    window_bytes: float  # Bytes of one token of a window pool; 0 without one.
+    slot_bytes: int  # Bytes that each request has of what is fixed, such as a compressor's ring.
 
 
 EVICTION_TOKENS: Final = 128

@@ -22,18 +22,13 @@ from kvreport.catalog.support import Support
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An accelerator that may be used, or a machine of unequal ones.
+    """An accelerator that may be used, or a machine of unequal ones."""
 
-    Attributes:
-        accelerator: The device; of unequal ones the smallest, by the name of all of them.
-        available: How many there are, or None for as many as it takes.
-        price_per_hour: Price of one device, in any currency, or None; of unequal ones the mean.
-        machine: The devices of one machine, place by place, where they differ; else empty.
-    """
-
-    accelerator: Accelerator
-    available: int | None = None
+    accelerator: Accelerator  # The device; of unequal ones the smallest, by the name of all of them.
+    available: int | None = None  # How many there are, or None for as many as it takes.
+    # Price of one device, in any currency, or None; of unequal ones the mean.
     price_per_hour: float | None = None
+    # The devices of one machine, place by place, where they differ; else empty.
     machine: tuple[Accelerator, ...] = ()
 
     @classmethod
@@ -56,38 +51,25 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What may be combined beside the offers.
+    """What may be combined beside the offers."""
 
-    Attributes:
-        engine: The engine whose rules apply.
-        formats: Weight formats by name, for what released tensors carry.
-        weight_formats: Formats to try by name; None is "as released".
-        kv_formats: KV formats to try by name; None is what the engine takes by itself.
-        all_kv_formats: KV formats by name, for what checkpoints declare.
-        tensor_parallel: Sizes to try.
-        layouts: Further layouts, tried for the models that they suit.
-        suiting: False to try them for every model whose shapes allow them, as they were asked for by name.
-        utilization: Share of memory, or None for the engine's default.
-        max_seqs: Requests at once per data rank, or None for the engine's default.
-        max_batched_tokens: Tokens of one step, or None for the engine's default.
-        current_since: Commonly rented accelerators come first, those that came out since this month before
-            older ones, then few devices; None to rank all alike by the memory that they take.
-        support: What engines' releases run on; None not to judge it.
-    """
-
-    engine: Engine
-    formats: Mapping[str, WeightFormat]
-    weight_formats: Mapping[str, WeightFormat | None]
+    engine: Engine  # The engine whose rules apply.
+    formats: Mapping[str, WeightFormat]  # Weight formats by name, for what released tensors carry.
+    weight_formats: Mapping[str, WeightFormat | None]  # Formats to try by name; None is "as released".
+    # KV formats to try by name; None is what the engine takes by itself.
     kv_formats: Mapping[str, KvFormat | None]
-    all_kv_formats: Mapping[str, KvFormat]
-    tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
-    layouts: tuple[Layout, ...] = ()
+    all_kv_formats: Mapping[str, KvFormat]  # KV formats by name, for what checkpoints declare.
+    tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)  # Sizes to try.
+    layouts: tuple[Layout, ...] = ()  # Further layouts, tried for the models that they suit.
+    # False to try them for every model whose shapes allow them, as they were asked for by name.
     suiting: bool = True
-    utilization: float | None = None
-    max_seqs: int | None = None
-    max_batched_tokens: int | None = None
+    utilization: float | None = None  # Share of memory, or None for the engine's default.
+    max_seqs: int | None = None  # Requests at once per data rank, or None for the engine's default.
+    max_batched_tokens: int | None = None  # Tokens of one step, or None for the engine's default.
+    # Commonly rented accelerators come first, those that came out since this month before older ones, then
+    # few devices; None to rank all alike by the memory that they take.
     current_since: str | None = None
-    support: Support | None = None
+    support: Support | None = None  # What engines' releases run on; None not to judge it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,43 +129,26 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least.
-
-    Attributes:
-        model: The model.
-        offer: The device and its price.
-        layout: How one replica is spread over devices.
-        weight_format: Name of the weight format.
-        kv_format: Name of the KV format.
-        ranks: The pipeline stages, on each kind of device that they have, the one that holds least first.
-        request_bytes: What an average request holds.
-        shared_bytes: What the shared prefix holds, once for all.
-        users_held: Average requests that one replica's memory holds, on all its data ranks.
-        users_each: Requests that one replica serves: held, fast enough, and allowed at once.
-        sure_each: Requests that one replica surely serves: with a pool smaller by the error of the estimate.
-        sure: True if the requests still fit when the pool is smaller by its own uncertainty.
-        replicas: Replicas for the average, the peak, and the peak with spares.
-        binds: What keeps one more request from a replica.
-        tpot_bound_s: Lower bound of a decode step with a replica's share of the peak; NaN if unknown.
-        ttft_bound_s: Lower bound of a prefill; NaN if unknown.
-    """
+    """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least."""
 
     model: Model
-    offer: Offer
-    layout: Layout
-    weight_format: str
-    kv_format: str
+    offer: Offer  # The device and its price.
+    layout: Layout  # How one replica is spread over devices.
+    weight_format: str  # Name of the weight format.
+    kv_format: str  # Name of the KV format.
+    # The pipeline stages, on each kind of device that they have, the one that holds least first.
     ranks: tuple[Rank, ...]
-    request_bytes: int
-    shared_bytes: int
-    users_held: int
-    users_each: int
+    request_bytes: int  # What an average request holds.
+    shared_bytes: int  # What the shared prefix holds, once for all.
+    users_held: int  # Average requests that one replica's memory holds, on all its data ranks.
+    users_each: int  # Requests that one replica serves: held, fast enough, and allowed at once.
+    # Requests that one replica surely serves: with a pool smaller by the error of the estimate.
     sure_each: int
-    sure: bool
-    replicas: tuple[int, int, int]
-    binds: Binds
-    tpot_bound_s: float
-    ttft_bound_s: float
+    sure: bool  # True if the requests still fit when the pool is smaller by its own uncertainty.
+    replicas: tuple[int, int, int]  # Replicas for the average, the peak, and the peak with spares.
+    binds: Binds  # What keeps one more request from a replica.
+    tpot_bound_s: float  # Lower bound of a decode step with a replica's share of the peak; NaN if unknown.
+    ttft_bound_s: float  # Lower bound of a prefill; NaN if unknown.
 
     @property
     def plan(self) -> BlockPlan:

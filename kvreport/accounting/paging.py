@@ -40,13 +40,9 @@ MAX_SAMPLES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """A distribution of lengths in tokens, drawn without a random generator.
+    """A distribution of lengths in tokens, drawn without a random generator."""
 
-    Attributes:
-        tokens: Equally likely lengths, ascending, each at least 1.
-    """
-
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  # Equally likely lengths, ascending, each at least 1.
 
     @classmethod
     def of(cls, values: Sequence[int]) -> Lengths:
@@ -128,15 +124,10 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Token-steps over the lives of requests: what was stored, and what was set aside for it.
+    """Token-steps over the lives of requests: what was stored, and what was set aside for it."""
 
-    Attributes:
-        stored: Tokens that held something, summed over steps and requests.
-        occupied: Tokens' worth of memory set aside, summed likewise.
-    """
-
-    stored: float
-    occupied: float
+    stored: float  # Tokens that held something, summed over steps and requests.
+    occupied: float  # Tokens' worth of memory set aside, summed likewise.
 
     @property
     def used_share(self) -> float:

@@ -133,37 +133,27 @@ def stage_layers(layer_count: int, stages: int, partition: tuple[int, ...] = ())
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A way to spread one model over devices.
+    """A way to spread one model over devices."""
 
-    Attributes:
-        tensor: Ranks that share each layer.
-        pipeline: Stages that share the layers.
-        data: Ranks of data parallelism: each runs attention for requests of its own.
-        expert: True if routed experts are divided over all ranks of a stage (``tensor`` x ``data``).
-        decode_context: Parts that a cache's tokens are divided into, inside the tensor-parallel group.
-        nodes: Servers that the devices stand in.
-        partition: Layers of each pipeline stage as given; empty for the engine's own division.
-        redundant_experts: Further copies of experts (``--eplb-config.num_redundant_experts``), which are divided over
-            the ranks with the rest.
-        all_to_all: Kernels that exchange tokens between expert ranks; empty for the engine's default.
-        whole_encoders: True if each tensor-parallel rank has encoders of images and sound whole, and encodes some of
-            the inputs (``--mm-encoder-tp-mode data``).
-        whole_dense: True if each rank has dense MLPs of a mixture whole (SGLang's ``--moe-dense-tp-size 1``).
-        head_by_data_rank: True if the output head is divided over the ranks of one data rank (SGLang's
-            ``--enable-dp-lm-head``).
-    """
-
-    tensor: int = 1
-    pipeline: int = 1
-    data: int = 1
+    tensor: int = 1  # Ranks that share each layer.
+    pipeline: int = 1  # Stages that share the layers.
+    data: int = 1  # Ranks of data parallelism: each runs attention for requests of its own.
+    # True if routed experts are divided over all ranks of a stage (``tensor`` x ``data``).
     expert: bool = False
-    decode_context: int = 1
-    nodes: int = 1
+    decode_context: int = 1  # Parts that a cache's tokens are divided into, inside the tensor-parallel group.
+    nodes: int = 1  # Servers that the devices stand in.
+    # Layers of each pipeline stage as given; empty for the engine's own division.
     partition: tuple[int, ...] = ()
+    # Further copies of experts (``--eplb-config.num_redundant_experts``), which are divided over the ranks
+    # with the rest.
     redundant_experts: int = 0
-    all_to_all: str = ""
+    all_to_all: str = ""  # Kernels that exchange tokens between expert ranks; empty for the engine's default.
+    # True if each tensor-parallel rank has encoders of images and sound whole, and encodes some of the inputs
+    # (``--mm-encoder-tp-mode data``).
     whole_encoders: bool = False
+    # True if each rank has dense MLPs of a mixture whole (SGLang's ``--moe-dense-tp-size 1``).
     whole_dense: bool = False
+    # True if the output head is divided over the ranks of one data rank (SGLang's ``--enable-dp-lm-head``).
     head_by_data_rank: bool = False
 
     @property

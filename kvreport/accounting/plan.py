@@ -48,50 +48,34 @@ class Pool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheGroup:
-    """Layers that share a block table, for the explanation.
+    """Layers that share a block table, for the explanation."""
 
-    Attributes:
-        kind: Cache kind of its layers (the first, where they differ).
-        layers: Layers that it really has.
-        block_tokens: Tokens per block.
-        page_bytes: Bytes of one block of all its layers.
-    """
-
-    kind: str
-    layers: int
-    block_tokens: int
-    page_bytes: int
+    kind: str  # Cache kind of its layers (the first, where they differ).
+    layers: int  # Layers that it really has.
+    block_tokens: int  # Tokens per block.
+    page_bytes: int  # Bytes of one block of all its layers.
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """How an engine lays requests into its pool, on one device.
+    """How an engine lays requests into its pool, on one device."""
 
-    Attributes:
-        block_bytes: Bytes of one block; 1 where the engine has none.
-        profile: Bytes of the pool's blocks that one request takes; a multiple of ``block_bytes`` at every context.
-        kept_blocks: Blocks that the engine keeps for itself.
-        groups: The cache groups, for the explanation; empty where the engine has none.
-        block_tokens: Tokens per block of the full-attention layers.
-        context_parallel: Ranks that share the tokens of one block table.
-        notes: What a reader should know about this plan.
-        pool: How a budget becomes blocks, where other pools take a part of it; None for a division.
-        printed: Bytes of a request as the engine's line of concurrency counts them, in pages of ``first_page_bytes``, where
-            it does not count blocks (vLLM to 0.23, ``v1/core/kv_cache_utils.py::get_max_concurrency_for_kv_cache_config``);
-            None where it does.
-        first_page_bytes: Bytes of a block of its first group.
-    """
-
-    block_bytes: int
+    block_bytes: int  # Bytes of one block; 1 where the engine has none.
+    # Bytes of the pool's blocks that one request takes; a multiple of ``block_bytes`` at every context.
     profile: CacheProfile
-    kept_blocks: int = 0
+    kept_blocks: int = 0  # Blocks that the engine keeps for itself.
+    # The cache groups, for the explanation; empty where the engine has none.
     groups: tuple[CacheGroup, ...] = ()
-    block_tokens: int = 1
-    context_parallel: int = 1
-    notes: tuple[str, ...] = ()
+    block_tokens: int = 1  # Tokens per block of the full-attention layers.
+    context_parallel: int = 1  # Ranks that share the tokens of one block table.
+    notes: tuple[str, ...] = ()  # What a reader should know about this plan.
+    # How a budget becomes blocks, where other pools take a part of it; None for a division.
     pool: Pool | None = None
+    # Bytes of a request as the engine's line of concurrency counts them, in pages of ``first_page_bytes``,
+    # where it does not count blocks (vLLM to 0.23,
+    # ``v1/core/kv_cache_utils.py::get_max_concurrency_for_kv_cache_config``); None where it does.
     printed: CacheProfile | None = None
-    first_page_bytes: int = 0
+    first_page_bytes: int = 0  # Bytes of a block of its first group.
 
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Everything that one request of each context reserves: its blocks, and its part of other pools.
@@ -104,30 +88,20 @@ class BlockPlan:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The flags that change a block plan.
+    """The flags that change a block plan."""
 
-    Attributes:
-        max_batched_tokens: Tokens of one scheduler step; windows reserve for those in flight.
-        max_seqs: Requests that run at once.
-        seqs_told: True where the engine is told that number, even if it is the one that stands for none (SGLang's 4,096).
-        block_tokens: Tokens per block given by hand; None for the engine's choice.
-        prefix_caching: True or False as given; None for the engine's default.
-        draft_tokens: Speculative tokens per step; states keep one more slot for each.
-        draft_in_model: True if the draft's layers stand among the model's own.
-        sequences: Requests that share one row of cells (llama.cpp's unified cache).
-        window_share: Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None
-            for the engine's default.
-        max_states: Slots of recurrent states given by hand (SGLang's ``--max-mamba-cache-size``); None to size them
-            by the budget.
-    """
-
-    max_batched_tokens: int
-    max_seqs: int = 256
-    block_tokens: int | None = None
-    prefix_caching: bool | None = None
-    draft_tokens: int = 0
-    draft_in_model: bool = False
-    sequences: int = 1
+    max_batched_tokens: int  # Tokens of one scheduler step; windows reserve for those in flight.
+    max_seqs: int = 256  # Requests that run at once.
+    block_tokens: int | None = None  # Tokens per block given by hand; None for the engine's choice.
+    prefix_caching: bool | None = None  # True or False as given; None for the engine's default.
+    draft_tokens: int = 0  # Speculative tokens per step; states keep one more slot for each.
+    draft_in_model: bool = False  # True if the draft's layers stand among the model's own.
+    sequences: int = 1  # Requests that share one row of cells (llama.cpp's unified cache).
+    # Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None for the
+    # engine's default.
     window_share: float | None = None
+    # Slots of recurrent states given by hand (SGLang's ``--max-mamba-cache-size``); None to size them by the
+    # budget.
     max_states: int | None = None
+    # True where the engine is told that number, even if it is the one that stands for none (SGLang's 4,096).
     seqs_told: bool = False

@@ -28,22 +28,15 @@ Kind = Literal["full", "sliding", "chunked", "latent", "indexer", "ring", "state
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One addend of a request's bytes on one device.
+    """One addend of a request's bytes on one device."""
 
-    Attributes:
-        kind: Cache kind it comes from (its colour on the pages).
-        rate_bytes: Bytes added by every started step.
-        step_tokens: Tokens per step: 1 for plain caches, the block size for an engine's blocks,
-            the ratio for compressed attention.
-        cap_tokens: Tokens after which it stops growing (window), or ``UNBOUNDED``.
-        constant_bytes: Bytes that a request holds whatever its length.
-    """
-
-    kind: Kind
-    rate_bytes: int = 0
+    kind: Kind  # Cache kind it comes from (its colour on the pages).
+    rate_bytes: int = 0  # Bytes added by every started step.
+    # Tokens per step: 1 for plain caches, the block size for an engine's blocks, the ratio for compressed
+    # attention.
     step_tokens: int = 1
-    cap_tokens: int = UNBOUNDED
-    constant_bytes: int = 0
+    cap_tokens: int = UNBOUNDED  # Tokens after which it stops growing (window), or ``UNBOUNDED``.
+    constant_bytes: int = 0  # Bytes that a request holds whatever its length.
 
     def __post_init__(self) -> None:
         """Refuse terms that could make bytes negative or divide by zero."""
@@ -70,13 +63,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class CacheProfile:
-    """What one request holds on one device, as a function of its context.
+    """What one request holds on one device, as a function of its context."""
 
-    Attributes:
-        terms: The addends; equal shapes are merged by :meth:`of`.
-    """
-
-    terms: tuple[Term, ...]
+    terms: tuple[Term, ...]  # The addends; equal shapes are merged by :meth:`of`.
 
     @classmethod
     def of(cls, terms: Iterable[Term]) -> CacheProfile:
@@ -213,18 +202,11 @@ def marginal(tokens: Integers, terms: Terms) -> xp.Reals:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Where a request grows by equal steps, so that the longest context is a division.
+    """Where a request grows by equal steps, so that the longest context is a division."""
 
-    Attributes:
-        start_tokens: Contexts from which on nothing else grows.
-        constant_bytes: Bytes held there whatever the context.
-        rate_bytes: Bytes of a step.
-        step_tokens: Tokens of a step.
-    """
-
-    start_tokens: int | Integers
-    constant_bytes: int | Integers
-    rate_bytes: int | Integers
+    start_tokens: int | Integers  # Contexts from which on nothing else grows.
+    constant_bytes: int | Integers  # Bytes held there whatever the context.
+    rate_bytes: int | Integers  # Bytes of a step.
     step_tokens: int | Integers
 
     @property

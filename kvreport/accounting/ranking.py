@@ -51,21 +51,15 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The deployments that serve a workload, best first, and why others do not.
+    """The deployments that serve a workload, best first, and why others do not."""
 
-    Attributes:
-        deployments: Best first, all combinations.
-        refused: How many combinations failed for each reason: ``support`` (the release refuses), ``weights``, ``context`` (one longest
-            request does not fit), ``time`` or ``available``.
-        fastest_tpot_s: The lowest bound of a decode step for one user among those that memory
-            allows; NaN if none is known.
-        fastest_ttft_s: The same for the prefill.
-    """
-
-    deployments: tuple[Solution, ...]
+    deployments: tuple[Solution, ...]  # Best first, all combinations.
+    # How many combinations failed for each reason: ``support`` (the release refuses), ``weights``,
+    # ``context`` (one longest request does not fit), ``time`` or ``available``.
     refused: dict[str, int]
+    # The lowest bound of a decode step for one user among those that memory allows; NaN if none is known.
     fastest_tpot_s: float
-    fastest_ttft_s: float
+    fastest_ttft_s: float  # The same for the prefill.
 
     def best_of_each(self) -> tuple[Solution, ...]:
         """The best deployment of each model and accelerator, best first."""

@@ -37,17 +37,11 @@ MAX_BATCH: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """Peak rates of one device, or of many as arrays that broadcast; NaN where not known.
+    """Peak rates of one device, or of many as arrays that broadcast; NaN where not known."""
 
-    Attributes:
-        bytes_per_s: Memory bandwidth.
-        operations_per_s: Dense peak rates by operand type.
-        link_bytes_per_s: Bandwidth to other devices of the node, one direction.
-    """
-
-    bytes_per_s: float | Reals
-    operations_per_s: Mapping[Multiplies, float | Reals]
-    link_bytes_per_s: float | Reals
+    bytes_per_s: float | Reals  # Memory bandwidth.
+    operations_per_s: Mapping[Multiplies, float | Reals]  # Dense peak rates by operand type.
+    link_bytes_per_s: float | Reals  # Bandwidth to other devices of the node, one direction.
 
     @classmethod
     def of(cls, accelerator: Accelerator) -> Peaks:
@@ -88,17 +82,11 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The three times of a step, each a lower bound by itself, in seconds.
+    """The three times of a step, each a lower bound by itself, in seconds."""
 
-    Attributes:
-        memory_s: Reading weights, cache and states; NaN if the bandwidth is not known.
-        compute_s: Matrix products and attention at peak rates; NaN if a rate is not known.
-        link_s: Passing partial results around the ring; 0 on one device, NaN if not known.
-    """
-
-    memory_s: Reals
-    compute_s: Reals
-    link_s: Reals
+    memory_s: Reals  # Reading weights, cache and states; NaN if the bandwidth is not known.
+    compute_s: Reals  # Matrix products and attention at peak rates; NaN if a rate is not known.
+    link_s: Reals  # Passing partial results around the ring; 0 on one device, NaN if not known.
 
     @property
     def seconds(self) -> Reals:

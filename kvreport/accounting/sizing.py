@@ -39,33 +39,19 @@ MAX_SPARES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What must be served.
+    """What must be served."""
 
-    Attributes:
-        concurrent: Requests in flight at the same time, on average.
-        longest_tokens: Longest request allowed, prompt and output together.
-        mean_tokens: Tokens that a request in flight holds on average.
-        prompt_tokens: Prompt length, for the time to the first token.
-        output_tokens: Output length.
-        ttft_s: Time to first token that must be met, or None.
-        tpot_s: Time per further token that must be met, or None.
-        burst: Peak requests over average requests, at least 1.
-        spare_replicas: Replicas that may fail (1 is N+1).
-        shared_prefix_tokens: Leading tokens that all requests have in common and the engine caches.
-        efficiency: Share of the roofline that is taken to be reached.
-    """
-
-    concurrent: float
-    longest_tokens: int
-    mean_tokens: int
-    prompt_tokens: int
-    output_tokens: int
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    burst: float = 1.0
-    spare_replicas: int = 0
-    shared_prefix_tokens: int = 0
-    efficiency: float = DEFAULT_EFFICIENCY
+    concurrent: float  # Requests in flight at the same time, on average.
+    longest_tokens: int  # Longest request allowed, prompt and output together.
+    mean_tokens: int  # Tokens that a request in flight holds on average.
+    prompt_tokens: int  # Prompt length, for the time to the first token.
+    output_tokens: int  # Output length.
+    ttft_s: float | None = None  # Time to first token that must be met, or None.
+    tpot_s: float | None = None  # Time per further token that must be met, or None.
+    burst: float = 1.0  # Peak requests over average requests, at least 1.
+    spare_replicas: int = 0  # Replicas that may fail (1 is N+1).
+    shared_prefix_tokens: int = 0  # Leading tokens that all requests have in common and the engine caches.
+    efficiency: float = DEFAULT_EFFICIENCY  # Share of the roofline that is taken to be reached.
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself, with what to relax."""
@@ -248,15 +234,10 @@ def _holds(plan: BlockPlan, pool_bytes: int, needed: int, requests: int, mean_to
 
 @dataclass(frozen=True, slots=True)
 class FractionInterval:
-    """The values of SGLang's ``--mem-fraction-static`` that work.
+    """The values of SGLang's ``--mem-fraction-static`` that work."""
 
-    Attributes:
-        lowest: Below it, weights and the wanted cache do not fit in the static part.
-        highest: What SGLang takes by itself: above it, less is left for activations and graphs.
-    """
-
-    lowest: float
-    highest: float
+    lowest: float  # Below it, weights and the wanted cache do not fit in the static part.
+    highest: float  # What SGLang takes by itself: above it, less is left for activations and graphs.
 
 
 def fraction_interval(

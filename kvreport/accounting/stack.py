@@ -128,39 +128,26 @@ class _Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Devices under some plans, as one deployment.
+    """Devices under some plans, as one deployment."""
 
-    Attributes:
-        places: Which they are: ``place * devices + device``, by the place of their case.
-        laid: The deployment; its ``case`` is the first one.
-        bound: What it would hold without an engine.
-        copies: Data ranks of each row.
-        at: The place of the one context that the deployment is told; None where it answers for all.
-    """
-
-    places: Any
-    laid: Deployment
-    bound: Bound
-    copies: int | Integers
+    places: Any  # Which they are: ``place * devices + device``, by the place of their case.
+    laid: Deployment  # The deployment; its ``case`` is the first one.
+    bound: Bound  # What it would hold without an engine.
+    copies: int | Integers  # Data ranks of each row.
+    # The place of the one context that the deployment is told; None where it answers for all.
     at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
-    """Accelerators of a fleet with equal block plans.
+    """Accelerators of a fleet with equal block plans."""
 
-    Attributes:
-        plans: The plan of each stage.
-        serving: The scheduler sizes that the engine takes on them.
-        groups: Which groups of the fleet they are.
-        ceilings: What the requests of each stage hold without an engine, once that was worked out.
-        start: The plan of the request that is checked for at start, where that is another.
-    """
-
-    plans: tuple[BlockPlan, ...]
-    serving: Serving
-    groups: list[int]
+    plans: tuple[BlockPlan, ...]  # The plan of each stage.
+    serving: Serving  # The scheduler sizes that the engine takes on them.
+    groups: list[int]  # Which groups of the fleet they are.
+    # What the requests of each stage hold without an engine, once that was worked out.
     ceilings: tuple[BlockPlan, ...] = ()
+    # The plan of the request that is checked for at start, where that is another.
     start: BlockPlan | None = None
 
 
@@ -211,23 +198,14 @@ def _kinds(case: Case) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One case on a fleet, before it is a part of a stack; lists of stages have one where there are none.
+    """One case on a fleet, before it is a part of a stack; lists of stages have one where there are none."""
 
-    Attributes:
-        place: The place of the case.
-        case: The case.
-        parts: What each stage lays out.
-        taken: The allocation of each stage.
-        shared: The different plans.
-        refused: What the release refuses.
-    """
-
-    place: int
+    place: int  # The place of the case.
     case: Case
-    parts: list[StageCase]
-    taken: list[Allocation]
-    shared: list[SharedPlan]
-    refused: int | Codes
+    parts: list[StageCase]  # What each stage lays out.
+    taken: list[Allocation]  # The allocation of each stage.
+    shared: list[SharedPlan]  # The different plans.
+    refused: int | Codes  # What the release refuses.
 
     @property
     def pooled(self) -> bool:
@@ -311,19 +289,12 @@ def _stacked(
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """Cases on top of each other: a row for each device of each case on which the combination is possible.
+    """Cases on top of each other: a row for each device of each case on which the combination is possible."""
 
-    Attributes:
-        entries: The cases, each with as many stages.
-        devices: Accelerators of all cases together.
-        kept: Which of them the rows are.
-        rows: Which of the plans of all cases each row has.
-    """
-
-    entries: Sequence[_Entry]
-    devices: int
-    kept: Integers
-    rows: Integers
+    entries: Sequence[_Entry]  # The cases, each with as many stages.
+    devices: int  # Accelerators of all cases together.
+    kept: Integers  # Which of them the rows are.
+    rows: Integers  # Which of the plans of all cases each row has.
 
     @classmethod
     def of(cls, entries: Sequence[_Entry]) -> _Stack:

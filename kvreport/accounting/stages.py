@@ -24,16 +24,11 @@ _MIXERS: Final[frozenset[Component]] = frozenset({"attention", "recurrent"})
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One pipeline stage.
+    """One pipeline stage."""
 
-    Attributes:
-        model: The part of the model that it runs, its layers numbered from 0.
-        layers: Which layers of the whole these are.
-        spread: Names of rows that were spread evenly, because their layers could not be told.
-    """
-
-    model: Model
-    layers: range
+    model: Model  # The part of the model that it runs, its layers numbered from 0.
+    layers: range  # Which layers of the whole these are.
+    # Names of rows that were spread evenly, because their layers could not be told.
     spread: tuple[str, ...] = ()
 
 

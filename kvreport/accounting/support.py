@@ -34,15 +34,11 @@ from kvreport.catalog.support import (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a release runs a combination.
+    """Whether a release runs a combination."""
 
-    Attributes:
-        verdict: What it is refused with; None if nothing speaks against it.
-        reason: Why, or what weight-only means here; empty if there is nothing to say.
-    """
-
+    # What it is refused with; None if nothing speaks against it.
     verdict: Literal["engine_does_not_run", "format_not_supported"] | None = None
-    reason: str = ""
+    reason: str = ""  # Why, or what weight-only means here; empty if there is nothing to say.
 
     @property
     def code(self) -> int:
@@ -66,20 +62,13 @@ _SINGLE: Final = Layout()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What else a deployment asks of a release.
+    """What else a deployment asks of a release."""
 
-    Attributes:
-        layout: How the model is spread over devices.
-        dtype: The type to compute in; None is the checkpoint's own.
-        lora_rank: Largest rank of the LoRA adapters; 0 without them.
-        draft_tokens: Tokens drafted per step; 0 without speculative decoding.
-        formats: Weight formats by name, for what released tensors carry.
-    """
-
-    layout: Layout = _SINGLE
-    dtype: str | None = None
-    lora_rank: int = 0
-    draft_tokens: int = 0
+    layout: Layout = _SINGLE  # How the model is spread over devices.
+    dtype: str | None = None  # The type to compute in; None is the checkpoint's own.
+    lora_rank: int = 0  # Largest rank of the LoRA adapters; 0 without them.
+    draft_tokens: int = 0  # Tokens drafted per step; 0 without speculative decoding.
+    # Weight formats by name, for what released tensors carry.
     formats: Mapping[str, WeightFormat] = field(default_factory=dict)
 
 

@@ -43,17 +43,11 @@ figure for NVLink-C2C (900 GB/s both ways), the usual sequential read of one dri
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A place for cache that is not being read.
+    """A place for cache that is not being read."""
 
-    Attributes:
-        name: What people call it.
-        capacity_bytes: What it holds for one device of a tensor-parallel group.
-        bytes_per_s: How fast it comes back to that device, at best.
-    """
-
-    name: str
-    capacity_bytes: int
-    bytes_per_s: float
+    name: str  # What people call it.
+    capacity_bytes: int  # What it holds for one device of a tensor-parallel group.
+    bytes_per_s: float  # How fast it comes back to that device, at best.
 
     def __post_init__(self) -> None:
         """Refuse a tier of no size or no speed."""
@@ -77,21 +71,13 @@ def restore_seconds(tier: Tier, profile: CacheProfile, context_tokens: npt.Array
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What a tier does for requests of one context.
+    """What a tier does for requests of one context."""
 
-    Attributes:
-        context_tokens: Their length.
-        request_bytes: What one of them holds on one device.
-        kept: How many the tier keeps.
-        restore_s: Time to bring one back.
-        prefill_s: Lower bound of prefilling it again.
-    """
-
-    context_tokens: Integers
-    request_bytes: Integers
-    kept: Integers
-    restore_s: Reals
-    prefill_s: Reals
+    context_tokens: Integers  # Their length.
+    request_bytes: Integers  # What one of them holds on one device.
+    kept: Integers  # How many the tier keeps.
+    restore_s: Reals  # Time to bring one back.
+    prefill_s: Reals  # Lower bound of prefilling it again.
 
     @property
     def speedup(self) -> Reals:
@@ -118,23 +104,14 @@ def offload(
 
 @dataclass(frozen=True, slots=True)
 class PrefixReuse:
-    """What a shared prefix saves. Bytes are per device.
+    """What a shared prefix saves. Bytes are per device."""
 
-    Attributes:
-        prefix_tokens: Leading tokens that the requests share.
-        requests: Requests in flight.
-        alone_bytes: What they hold if each keeps the prefix.
-        shared_bytes: What they hold if it is kept once.
-        prefill_alone_s: Lower bound of one prefill that computes the prefix.
-        prefill_shared_s: The same when the prefix is there.
-    """
-
-    prefix_tokens: Integers
-    requests: int
-    alone_bytes: Integers
-    shared_bytes: Integers
-    prefill_alone_s: Reals
-    prefill_shared_s: Reals
+    prefix_tokens: Integers  # Leading tokens that the requests share.
+    requests: int  # Requests in flight.
+    alone_bytes: Integers  # What they hold if each keeps the prefix.
+    shared_bytes: Integers  # What they hold if it is kept once.
+    prefill_alone_s: Reals  # Lower bound of one prefill that computes the prefix.
+    prefill_shared_s: Reals  # The same when the prefix is there.
 
     @property
     def saved_share(self) -> Reals:

@@ -67,24 +67,19 @@ WORDS_PER_MINUTE: Final = 200
 
 @dataclass
 class Book:
-    """Everything that is written by hand: chapters, and Markdown pages with computed numbers.
-
-    Attributes:
-        terms: Glossary entries to explain where they first stand on a page.
-        files: The site's files, once MkDocs has them.
-        titles: Title of each chapter by source address, in reading order.
-        questions: Title of each question by source address, in the order of their list.
-        taken: For each chapter, what can be downloaded: words, and the address within the site or in full.
-        kept: Texts with their figures computed, kept between builds; None computes all.
-    """
+    """Everything that is written by hand: chapters, and Markdown pages with computed numbers."""
 
     quantities: Quantities
+    # Glossary entries to explain where they first stand on a page.
     terms: tuple[glossary.GlossaryTerm, ...] = ()
-    files: Files | None = None
+    files: Files | None = None  # The site's files, once MkDocs has them.
+    # Title of each chapter by source address, in reading order.
     titles: dict[str, str] = field(default_factory=dict)
+    # Title of each question by source address, in the order of their list.
     questions: dict[str, str] = field(default_factory=dict)
+    # For each chapter, what can be downloaded: words, and the address within the site or in full.
     taken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    kept: Noted | None = None
+    kept: Noted | None = None  # Texts with their figures computed, kept between builds; None computes all.
 
     def take(self, files: Files, config: MkDocsConfig) -> None:
         """Place the chapters and learn their titles."""

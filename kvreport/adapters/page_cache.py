@@ -42,13 +42,10 @@ _OF_THIS_BUILD: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A page as it is written, but for its policy.
-
-    Attributes:
-        links: Addresses within the site that it links to, as written and as they stand in the site.
-    """
+    """A page as it is written, but for its policy."""
 
     html: str
+    # Addresses within the site that it links to, as written and as they stand in the site.
     links: tuple[tuple[str, str], ...]
     scripts: frozenset[str]
     styles: frozenset[str]

@@ -20,26 +20,17 @@ Released = Callable[[str, "Weight"], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor of one layer (or of the model outside its layers).
+    """A tensor of one layer (or of the model outside its layers)."""
 
-    Attributes:
-        name: Module path below the layer, such as ``self_attn.q_proj.weight``; ``*`` for experts.
-        shape: Output dimension first.
-        split: How tensor parallelism divides it.
-        heads: Heads or groups to divide, where the split needs them.
-        linear: True if it is the weight of a linear layer, which quantisers may convert.
-        looked_up: True for a table of which a token reads single rows.
-        stored: Format of the checkpoint's own tensor where that is not the model's 16-bit type (``fp32``, ``int64``).
-    """
-
-    name: str
+    name: str  # Module path below the layer, such as ``self_attn.q_proj.weight``; ``*`` for experts.
     component: Component
-    shape: tuple[int, ...]
-    split: Split = "replicated"
-    heads: int | None = None
+    shape: tuple[int, ...]  # Output dimension first.
+    split: Split = "replicated"  # How tensor parallelism divides it.
+    heads: int | None = None  # Heads or groups to divide, where the split needs them.
     count: int = 1
-    linear: bool = False
-    looked_up: bool = False
+    linear: bool = False  # True if it is the weight of a linear layer, which quantisers may convert.
+    looked_up: bool = False  # True for a table of which a token reads single rows.
+    # Format of the checkpoint's own tensor where that is not the model's 16-bit type (``fp32``, ``int64``).
     stored: str | None = None
 
 
@@ -54,32 +45,23 @@ class Layer:
 
 @dataclass(slots=True)
 class Blueprint:
-    """Everything a family knows of one config.
-
-    Attributes:
-        layers: The layers in order.
-        outer: Tensors outside the layers (embedding, head, final norm, vision), by full path.
-        prefix: Module path of the layers, ``model.layers``.
-        experts: ``(routed, per_token)`` or None.
-        kv_format: The KV format that the architecture imposes, or None.
-        weight_format: The format that the class's checkpoints have without saying so, or None.
-        rotates: False for a class whose heads do not rotate by position.
-        predicting: What a prediction layer keeps, where the config says it; None where it is as the class has it.
-    """
+    """Everything a family knows of one config."""
 
     hidden_size: int
     attention_heads: int
     vocabulary: int
     context_tokens: int
-    layers: list[Layer]
-    outer: list[Weight]
-    prefix: str = "model.layers"
+    layers: list[Layer]  # The layers in order.
+    outer: list[Weight]  # Tensors outside the layers (embedding, head, final norm, vision), by full path.
+    prefix: str = "model.layers"  # Module path of the layers, ``model.layers``.
     intermediate_size: int | None = None
-    experts: tuple[int, int] | None = None
-    kv_format: str | None = None
+    experts: tuple[int, int] | None = None  # ``(routed, per_token)`` or None.
+    kv_format: str | None = None  # The KV format that the architecture imposes, or None.
+    # The format that the class's checkpoints have without saying so, or None.
     weight_format: str | None = None
     notes: list[str] = field(default_factory=list)
-    rotates: bool = True
+    rotates: bool = True  # False for a class whose heads do not rotate by position.
+    # What a prediction layer keeps, where the config says it; None where it is as the class has it.
     predicting: tuple[Cache, ...] | None = None
 
 

@@ -39,19 +39,12 @@ _PLAIN_FLOATS: Final = ("F32", "F64")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointVerdict:
-    """What became of a model when its files were heard.
+    """What became of a model when its files were heard."""
 
-    Attributes:
-        model: The model, with the files' bytes where they differ.
-        counted: Bytes that the config makes, as stored.
-        stored: Bytes that the files hold, as stored.
-        sentence: What to tell the reader, or None if count and files agree.
-    """
-
-    model: Model
-    counted: int
-    stored: int
-    sentence: str | None
+    model: Model  # The model, with the files' bytes where they differ.
+    counted: int  # Bytes that the config makes, as stored.
+    stored: int  # Bytes that the files hold, as stored.
+    sentence: str | None  # What to tell the reader, or None if count and files agree.
 
 
 def confront(

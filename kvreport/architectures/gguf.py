@@ -43,22 +43,14 @@ _ARCHITECTURE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class GgufModel:
-    """A GGUF file, read.
-
-    Attributes:
-        architecture: ``general.architecture``.
-        tensors: Every tensor with its type; prediction layers included.
-        prediction_layers: Layers at the end that are not loaded for plain decoding.
-        missing_bytes: Bytes by which the file ends before its tensors do; 0 for a whole file.
-        not_read: Keys of the architecture that hold numbers and were not used.
-    """
+    """A GGUF file, read."""
 
     model: Model
-    architecture: str
-    tensors: tuple[LocalTensor, ...]
-    prediction_layers: int
-    missing_bytes: int = 0
-    not_read: tuple[str, ...] = ()
+    architecture: str  # ``general.architecture``.
+    tensors: tuple[LocalTensor, ...]  # Every tensor with its type; prediction layers included.
+    prediction_layers: int  # Layers at the end that are not loaded for plain decoding.
+    missing_bytes: int = 0  # Bytes by which the file ends before its tensors do; 0 for a whole file.
+    not_read: tuple[str, ...] = ()  # Keys of the architecture that hold numbers and were not used.
 
 
 def read_gguf(path: str | Path) -> GgufModel:

@@ -34,31 +34,21 @@ _SPLIT: Final = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})
 
 @dataclass(frozen=True)
 class FileTensor:
-    """One row of the tensor table.
-
-    Attributes:
-        shape: Elements per dimension, the fastest first.
-    """
+    """One row of the tensor table."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # Elements per dimension, the fastest first.
     kind: GgmlType
 
 
 @dataclass(frozen=True)
 class Header:
-    """Metadata and tensors of a model, all parts of a split file together.
+    """Metadata and tensors of a model, all parts of a split file together."""
 
-    Attributes:
-        path: The file that was named.
-        metadata: Values by key; a long array of tokens is kept as its length under ``key``.
-        missing_bytes: Bytes by which files end before their tensors do.
-    """
-
-    path: Path
-    metadata: dict[str, Any]
+    path: Path  # The file that was named.
+    metadata: dict[str, Any]  # Values by key; a long array of tokens is kept as its length under ``key``.
     tensors: tuple[FileTensor, ...]
-    missing_bytes: int = 0
+    missing_bytes: int = 0  # Bytes by which files end before their tensors do.
 
 
 def read_header(path: str | Path) -> Header:

@@ -49,16 +49,11 @@ _SPLITS: Final[tuple[tuple[re.Pattern[str], Split], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class HeaderReading:
-    """A model as its headers and the common keys of its config describe it.
-
-    Attributes:
-        assumptions: What was taken for granted, one sentence each.
-        not_read: Dotted paths of keys and sections that look like sizes and were not used.
-    """
+    """A model as its headers and the common keys of its config describe it."""
 
     model: Model
-    assumptions: tuple[str, ...]
-    not_read: tuple[str, ...]
+    assumptions: tuple[str, ...]  # What was taken for granted, one sentence each.
+    not_read: tuple[str, ...]  # Dotted paths of keys and sections that look like sizes and were not used.
 
 
 def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where: str) -> HeaderReading:  # noqa: A002

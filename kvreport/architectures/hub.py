@@ -55,16 +55,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """What is kept of one revision of a repository.
+    """What is kept of one revision of a repository."""
 
-    Attributes:
-        id: ``org/name``.
-        folder: Where its files are.
-    """
-
-    id: str
+    id: str  # ``org/name``.
     revision: str
-    folder: Path
+    folder: Path  # Where its files are.
 
     @property
     def url(self) -> str:
@@ -187,18 +182,12 @@ def _asked(name: str, revision: str | None, endpoint: str | None) -> tuple[_Hub,
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """The header of a GGUF file that is kept.
+    """The header of a GGUF file that is kept."""
 
-    Attributes:
-        repository: ``org/name-GGUF``.
-        mix: What was asked for, or None.
-        path: Where the header is; the first one of a file in parts.
-    """
-
-    repository: str
+    repository: str  # ``org/name-GGUF``.
     revision: str
-    mix: str | None
-    path: Path
+    mix: str | None  # What was asked for, or None.
+    path: Path  # Where the header is; the first one of a file in parts.
 
     @property
     def name(self) -> str:

@@ -30,22 +30,19 @@ _MISSING: Final = object()
 
 @dataclass(slots=True)
 class Trail:
-    """What reading one file left behind, shared by all of its sections.
+    """What reading one file left behind, shared by all of its sections."""
 
-    Attributes:
-        assumed: Class defaults that stood in for missing values, by dotted path of the key.
-        looked_at: Dotted path of every key that was looked for, present or not.
-        restated: Dotted paths of sizes that were stated and equal the class's default.
-        usual: Class defaults of flags, lists and lesser sizes that stood in for missing ones.
-        derived: Sentences on dimensions that the class derives from others where a config is silent.
-        absent: Dotted paths of keys that were looked for without finding a value; True where it is null.
-    """
-
+    # Class defaults that stood in for missing values, by dotted path of the key.
     assumed: dict[str, Any] = field(default_factory=dict)
+    # Dotted path of every key that was looked for, present or not.
     looked_at: set[str] = field(default_factory=set)
+    # Dotted paths of sizes that were stated and equal the class's default.
     restated: set[str] = field(default_factory=set)
+    # Class defaults of flags, lists and lesser sizes that stood in for missing ones.
     usual: dict[str, Any] = field(default_factory=dict)
+    # Sentences on dimensions that the class derives from others where a config is silent.
     derived: list[str] = field(default_factory=list)
+    # Dotted paths of keys that were looked for without finding a value; True where it is null.
     absent: dict[str, bool] = field(default_factory=dict)
 
     def forget(self, section: str) -> None:

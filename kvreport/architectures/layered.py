@@ -73,17 +73,11 @@ _FLAGS: Final = ("head_bias", "norm_weight", "rotates", "tie")
 
 
 class LayeredIndex(NamedTuple):
-    """Which classes are listed so.
+    """Which classes are listed so."""
 
-    Attributes:
-        texts: The section that reads a class, by the class; also what code builds on.
-        first: The class whose defaults a class has; every class has one.
-        model_types: The class that a ``model_type`` means.
-    """
-
-    texts: Mapping[str, str]
-    first: Mapping[str, str]
-    model_types: Mapping[str, str]
+    texts: Mapping[str, str]  # The section that reads a class, by the class; also what code builds on.
+    first: Mapping[str, str]  # The class whose defaults a class has; every class has one.
+    model_types: Mapping[str, str]  # The class that a ``model_type`` means.
 
 
 @cache

@@ -36,100 +36,70 @@ _PLAIN_WORDS: Final = ("linear", "table", "fp32")
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """Tensors of one shape.
+    """Tensors of one shape."""
 
-    Attributes:
-        names: Their names; ``*`` stands for an index.
-        shape: Formulas of the sides, output dimension first.
-        linear: True for the weights of linear layers.
-        bias: Formula that must be true for each to have a bias of its first side's width; "" for always, None for never.
-        table: True for a table of which single rows are read.
-        stored: ``fp32`` for a tensor that checkpoints keep so, or None for the model's type.
-        split: How tensor parallelism divides them.
-        condition: Formula that must be true for the row to exist, or None.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # Their names; ``*`` stands for an index.
     component: Component
-    shape: tuple[str, ...]
+    shape: tuple[str, ...]  # Formulas of the sides, output dimension first.
     count: str = "1"
-    linear: bool = False
+    linear: bool = False  # True for the weights of linear layers.
+    # Formula that must be true for each to have a bias of its first side's width; "" for always, None for
+    # never.
     bias: str | None = None
-    table: bool = False
-    stored: str | None = None
-    split: Split = "replicated"
+    table: bool = False  # True for a table of which single rows are read.
+    stored: str | None = None  # ``fp32`` for a tensor that checkpoints keep so, or None for the model's type.
+    split: Split = "replicated"  # How tensor parallelism divides them.
     heads: str | None = None
-    condition: str | None = None
+    condition: str | None = None  # Formula that must be true for the row to exist, or None.
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLine:
-    """What some layers keep.
+    """What some layers keep."""
 
-    Attributes:
-        kind: ``full``, ``sliding``, ``chunked``, ``latent``, ``indexer``, ``cross``, ``shared`` or ``state``.
-        sizes: Formula by name of a size.
-        condition: Formula over the keys and the layer index ``i``, or None for every layer.
-    """
-
+    # ``full``, ``sliding``, ``chunked``, ``latent``, ``indexer``, ``cross``, ``shared`` or ``state``.
     kind: str
-    sizes: Mapping[str, str]
-    condition: str | None = None
+    sizes: Mapping[str, str]  # Formula by name of a size.
+    condition: str | None = None  # Formula over the keys and the layer index ``i``, or None for every layer.
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderLine:
-    """A section of a composite's config, and the encoder that it sizes.
+    """A section of a composite's config, and the encoder that it sizes."""
 
-    Attributes:
-        part: The encoder's listing in ``parts/``, or "" for a section that only formulas refer to.
-        module: Module that it is built in, or "" for none.
-        absent: The same for a config without the section.
-        given: Formula by word of the part.
-        condition: Formula that must be true for the encoder to exist, or None.
-    """
-
-    part: str
-    module: str
+    part: str  # The encoder's listing in ``parts/``, or "" for a section that only formulas refer to.
+    module: str  # Module that it is built in, or "" for none.
     section: str
     defaults: str
-    absent: str
-    given: Mapping[str, str] = field(default_factory=dict)
-    condition: str | None = None
+    absent: str  # The same for a config without the section.
+    given: Mapping[str, str] = field(default_factory=dict)  # Formula by word of the part.
+    condition: str | None = None  # Formula that must be true for the encoder to exist, or None.
 
 
 @dataclass(slots=True)
 class Listing:
-    """One class.
-
-    Attributes:
-        model_types: Values of ``model_type`` that mean it.
-        config: The ``model_type`` whose published defaults are its own.
-        text: Section of the language model, or "" for the whole config.
-        reads: ``model_type`` of the text model where another class's reader reads the text section.
-        sizes: Formulas of what a model states beside its tensors (``layers``, ``heads``, ...).
-        derived: Formulas of keys that a config may leave out.
-        terms: Formulas that others refer to by a name, in parts of models; what a caller gives goes before them.
-        refused: Condition under which the config cannot be read, and why.
-        encoders: Encoders beside the text model, where they are sized by sections with defaults of their own.
-        noted: The same under a condition, which comes first.
-    """
+    """One class."""
 
     name: str
     family: str = ""
-    model_types: tuple[str, ...] = ()
-    config: str = ""
-    text: str = ""
-    reads: str = ""
+    model_types: tuple[str, ...] = ()  # Values of ``model_type`` that mean it.
+    config: str = ""  # The ``model_type`` whose published defaults are its own.
+    text: str = ""  # Section of the language model, or "" for the whole config.
+    reads: str = ""  # ``model_type`` of the text model where another class's reader reads the text section.
+    # Formulas of what a model states beside its tensors (``layers``, ``heads``, ...).
     sizes: dict[str, str] = field(default_factory=dict)
-    derived: dict[str, str] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)  # Formulas of keys that a config may leave out.
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Formulas that others refer to by a name, in parts of models; what a caller gives goes before them.
     terms: dict[str, str] = field(default_factory=dict)
+    # Condition under which the config cannot be read, and why.
     refused: list[tuple[str, str]] = field(default_factory=list)
     caches: list[CacheLine] = field(default_factory=list)
+    # Encoders beside the text model, where they are sized by sections with defaults of their own.
     encoders: list[EncoderLine] = field(default_factory=list)
     rows: list[TensorRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # The same under a condition, which comes first.
     noted: list[tuple[str, str]] = field(default_factory=list)
 
 

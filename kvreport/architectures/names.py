@@ -17,26 +17,18 @@ from kvreport.catalog.layouts import GROUPS, regrouped
 
 @dataclass(frozen=True, slots=True)
 class QuantizedName:
-    """What a repository's name says.
+    """What a repository's name says."""
 
-    Attributes:
-        bases: Names that the model it was made from may have, likeliest first.
-        weights: Weight format by its name in kvreport.
-        usual: What is taken for granted, or None if the name says it all.
-        least: Format with the fewest bytes that the same words mean, where that is not ``weights``; else None.
-        most: The one with the most bytes, with the fewest inputs to a scale; likewise.
-        experts: Format of the routed experts, where the name gives them another one.
-        mixed: True if copies of such a name may keep some layers wider; False where the tool has one rule for all.
-        untied: True if such copies may store an output head that the original shares with its embedding.
-    """
-
-    bases: tuple[str, ...]
-    weights: str
-    usual: str | None = None
-    experts: str | None = None
+    bases: tuple[str, ...]  # Names that the model it was made from may have, likeliest first.
+    weights: str  # Weight format by its name in kvreport.
+    usual: str | None = None  # What is taken for granted, or None if the name says it all.
+    experts: str | None = None  # Format of the routed experts, where the name gives them another one.
+    # Format with the fewest bytes that the same words mean, where that is not ``weights``; else None.
     least: str | None = None
-    most: str | None = None
+    most: str | None = None  # The one with the most bytes, with the fewest inputs to a scale; likewise.
+    # True if copies of such a name may keep some layers wider; False where the tool has one rule for all.
     mixed: bool = True
+    # True if such copies may store an output head that the original shares with its embedding.
     untied: bool = False
 
 

@@ -37,16 +37,11 @@ _THINKER: Final = "thinker_config"
 
 @dataclass(frozen=True, slots=True)
 class ConfigReading:
-    """A config as it was read.
-
-    Attributes:
-        assumptions: Every value that the config did not state, one sentence each.
-        not_read: Dotted paths of keys and sections that look like sizes and were not used.
-    """
+    """A config as it was read."""
 
     model: Model
-    assumptions: tuple[str, ...]
-    not_read: tuple[str, ...]
+    assumptions: tuple[str, ...]  # Every value that the config did not state, one sentence each.
+    not_read: tuple[str, ...]  # Dotted paths of keys and sections that look like sizes and were not used.
 
 
 def read_config(

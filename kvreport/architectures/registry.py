@@ -26,16 +26,11 @@ Reader = Callable[[Keys], Blueprint]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One architecture class.
+    """One architecture class."""
 
-    Attributes:
-        name: The class named under ``architectures``.
-        defaults: The class's own defaults for missing keys.
-    """
-
-    name: str
+    name: str  # The class named under ``architectures``.
     family: str
-    defaults: Mapping[str, Any]
+    defaults: Mapping[str, Any]  # The class's own defaults for missing keys.
     read: Reader
 
 

@@ -58,17 +58,12 @@ _BITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """One tensor of a file.
-
-    Attributes:
-        dtype: Its type as safetensors writes it (``BF16``, ``F8_E4M3``, ``I32`` …).
-        size: Its bytes.
-    """
+    """One tensor of a file."""
 
     name: str
-    dtype: str
+    dtype: str  # Its type as safetensors writes it (``BF16``, ``F8_E4M3``, ``I32`` …).
     shape: tuple[int, ...]
-    size: int
+    size: int  # Its bytes.
 
     @property
     def elements(self) -> int:
@@ -78,19 +73,12 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What a checkpoint's files say of its weights.
+    """What a checkpoint's files say of its weights."""
 
-    Attributes:
-        where: The folder or file, as the user named it.
-        total: Bytes of all tensors.
-        tensors: Every tensor, or empty if only a total is known.
-        names: Names of all tensors, which an index has too; empty if not known.
-    """
-
-    where: str
-    total: int
-    tensors: tuple[StoredTensor, ...] = ()
-    names: frozenset[str] = frozenset()
+    where: str  # The folder or file, as the user named it.
+    total: int  # Bytes of all tensors.
+    tensors: tuple[StoredTensor, ...] = ()  # Every tensor, or empty if only a total is known.
+    names: frozenset[str] = frozenset()  # Names of all tensors, which an index has too; empty if not known.
 
 
 def read_witness(folder: Path) -> Witness | None:

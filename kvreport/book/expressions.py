@@ -65,16 +65,11 @@ _FIGURE: Final = re.compile(r"\s*(?P<about>[≈~]\s*)?(?P<value>-?[0-9][0-9,]*(?
 
 @dataclass(frozen=True, slots=True)
 class PrintedFigure:
-    """A number as printed.
-
-    Attributes:
-        unit: A key of :data:`UNITS` or a counting noun.
-        about: True if it is marked as rough; trailing zeros are then not exact digits.
-    """
+    """A number as printed."""
 
     text: str
-    unit: str
-    about: bool = False
+    unit: str  # A key of :data:`UNITS` or a counting noun.
+    about: bool = False  # True if it is marked as rough; trailing zeros are then not exact digits.
 
     @classmethod
     def parse(cls, text: str) -> PrintedFigure:

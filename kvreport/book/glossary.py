@@ -28,23 +28,14 @@ _TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)[^<>]*?(/?)>")
 
 
 class GlossaryTerm(Record):
-    """One entry.
+    """One entry."""
 
-    Attributes:
-        id: Anchor on the glossary page.
-        term: The word as it is usually written.
-        also: Other ways to write it, the ones that tooltips look for included.
-        plain: One sentence that says what it is, without other terms of the trade where possible.
-        more: What else to know, with computed numbers if it has any.
-        chapter: Chapter that explains it, as a source address.
-    """
-
-    id: Slug
-    term: Text
-    also: tuple[Text, ...] = ()
-    plain: Text
-    more: LongText | None = None
-    chapter: Text | None = None
+    id: Slug  # Anchor on the glossary page.
+    term: Text  # The word as it is usually written.
+    also: tuple[Text, ...] = ()  # Other ways to write it, the ones that tooltips look for included.
+    plain: Text  # One sentence that says what it is, without other terms of the trade where possible.
+    more: LongText | None = None  # What else to know, with computed numbers if it has any.
+    chapter: Text | None = None  # Chapter that explains it, as a source address.
 
     @property
     def address(self) -> str:

@@ -34,39 +34,24 @@ _SCALES: Final = {"GiB": units.GIB, "GB": units.GB, "MiB": units.MIB, "KiB": uni
 
 @dataclass(frozen=True, slots=True)
 class Slider:
-    """A number that the reader sets.
+    """A number that the reader sets."""
 
-    Attributes:
-        name: Its name in the outputs' arguments.
-        label: Noun and unit.
-        values: The positions, ascending.
-        start: Index of the first position.
-        form: How a value is shown; see :func:`shown`.
-    """
-
-    name: str
-    label: str
-    values: tuple[float, ...]
-    start: int = 0
-    form: str = "count"
+    name: str  # Its name in the outputs' arguments.
+    label: str  # Noun and unit.
+    values: tuple[float, ...]  # The positions, ascending.
+    start: int = 0  # Index of the first position.
+    form: str = "count"  # How a value is shown; see :func:`shown`.
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A number that follows.
+    """A number that follows."""
 
-    Attributes:
-        name: Its name in later outputs' arguments.
-        label: Noun and unit; empty where it only serves later outputs.
-        function: A function of :mod:`kvreport.accounting.lessons`.
-        arguments: Numbers, or names of givens, sliders and earlier outputs.
-        form: How it is shown: ``count``, ``tokens``, ``GiB.1``, ``ms.1``, ``%.0``, ``×.1``, ``words:a|b``.
-    """
-
-    name: str
-    label: str
-    function: str
-    arguments: tuple[float | str, ...]
+    name: str  # Its name in later outputs' arguments.
+    label: str  # Noun and unit; empty where it only serves later outputs.
+    function: str  # A function of :mod:`kvreport.accounting.lessons`.
+    arguments: tuple[float | str, ...]  # Numbers, or names of givens, sliders and earlier outputs.
+    # How it is shown: ``count``, ``tokens``, ``GiB.1``, ``ms.1``, ``%.0``, ``×.1``, ``words:a|b``.
     form: str = "count"
 
 
@@ -81,35 +66,22 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """An instrument.
+    """An instrument."""
 
-    Attributes:
-        title: What it shows.
-        sliders: What the reader sets.
-        outputs: What follows, in order of evaluation.
-        givens: Named constants: numbers, lists, records of the kernel.
-        bar: Parts of a bar: role, label, name of the output or given; empty without a bar.
-        limit: Name of what the bar is held against.
-        limit_label: What that is.
-        goals: What to reach.
-        rows: Positions of the sliders for the printed table; a few if empty.
-        presets: Names of positions of all sliders, each a button.
-        time: Name of the slider that a button moves, where time is the subject.
-        bar_form: How the sizes of the bar are shown.
-    """
-
-    title: str
-    sliders: tuple[Slider, ...]
-    outputs: tuple[Output, ...]
+    title: str  # What it shows.
+    sliders: tuple[Slider, ...]  # What the reader sets.
+    outputs: tuple[Output, ...]  # What follows, in order of evaluation.
+    # Named constants: numbers, lists, records of the kernel.
     givens: Mapping[str, Any] = field(default_factory=dict)
+    # Parts of a bar: role, label, name of the output or given; empty without a bar.
     bar: tuple[tuple[str, str, str], ...] = ()
-    limit: str = ""
-    limit_label: str = ""
-    goals: tuple[Goal, ...] = ()
-    rows: tuple[tuple[int, ...], ...] = ()
-    presets: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    time: str = ""
-    bar_form: str = "GiB.1"
+    limit: str = ""  # Name of what the bar is held against.
+    limit_label: str = ""  # What that is.
+    goals: tuple[Goal, ...] = ()  # What to reach.
+    rows: tuple[tuple[int, ...], ...] = ()  # Positions of the sliders for the printed table; a few if empty.
+    presets: tuple[tuple[str, tuple[int, ...]], ...] = ()  # Names of positions of all sliders, each a button.
+    time: str = ""  # Name of the slider that a button moves, where time is the subject.
+    bar_form: str = "GiB.1"  # How the sizes of the bar are shown.
 
 
 def evaluate(one: Instrument, settings: Mapping[str, float]) -> dict[str, Any]:

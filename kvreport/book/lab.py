@@ -26,15 +26,10 @@ class AnswerOption:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question of a quiz.
+    """One question of a quiz."""
 
-    Attributes:
-        ask: The question.
-        options: Two to five answers, exactly one of them right.
-    """
-
-    ask: str
-    options: tuple[AnswerOption, ...]
+    ask: str  # The question.
+    options: tuple[AnswerOption, ...]  # Two to five answers, exactly one of them right.
 
 
 def right(text: str, why: str) -> AnswerOption:

@@ -28,16 +28,11 @@ _HIDDEN: Final = "hide"
 
 @dataclass(frozen=True, slots=True)
 class NotebookCell:
-    """A cell of a chapter.
+    """A cell of a chapter."""
 
-    Attributes:
-        kind: ``markdown`` or ``code``.
-        hidden: Whether the page shows only its output.
-    """
-
-    kind: str
+    kind: str  # ``markdown`` or ``code``.
     text: str
-    hidden: bool = False
+    hidden: bool = False  # Whether the page shows only its output.
 
 
 def cells(source: str) -> list[NotebookCell]:

@@ -69,13 +69,9 @@ _NOT_PROSE: Final = re.compile(
 
 
 class Allowed(Record):
-    """One quantity that may stand in prose without an expression.
+    """One quantity that may stand in prose without an expression."""
 
-    Attributes:
-        text: The quantity as it stands, ``16-bit``.
-    """
-
-    text: Text
+    text: Text  # The quantity as it stands, ``16-bit``.
     where: Text = "*"
     reason: LongText
 
@@ -89,14 +85,10 @@ class AllowList(Record):
 
 @dataclass(frozen=True, slots=True)
 class Naked:
-    """A quantity in prose that nothing computes.
-
-    Attributes:
-        line: Line in the file, from 1.
-    """
+    """A quantity in prose that nothing computes."""
 
     where: str
-    line: int
+    line: int  # Line in the file, from 1.
     text: str
     around: str
 

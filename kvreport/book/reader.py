@@ -35,11 +35,7 @@ _AS_RELEASED: Final = "as released"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader's case.
-
-    Attributes:
-        names: How a page says each of :data:`NAMES`.
-    """
+    """A reader's case."""
 
     model: str
     gpu: str
@@ -47,7 +43,7 @@ class Reader:
     context: int
     requests: int
     weights: str | None
-    names: Mapping[str, str]
+    names: Mapping[str, str]  # How a page says each of :data:`NAMES`.
 
     @property
     def values(self) -> Mapping[str, Any]:

@@ -32,21 +32,14 @@ _CUDA_CAPABILITY: Final = re.compile(r"[1-9][0-9]?\.[0-9]")
 
 
 class Figure(Record):
-    """A number with the evidence for it.
+    """A number with the evidence for it."""
 
-    Attributes:
-        value: The number, in the unit that the field's name says.
-        evidence: How far it can be trusted; pages mark ``unverified``.
-        source: Where it was read: an address, or the title of one of the record's sources.
-        quote: The words or the log line it was read from.
-        note: How it was derived, or how other readings differ.
-    """
-
-    value: Annotated[int, Field(gt=0, le=MAX_FIGURE)]
-    evidence: Evidence
+    value: Annotated[int, Field(gt=0, le=MAX_FIGURE)]  # The number, in the unit that the field's name says.
+    evidence: Evidence  # How far it can be trusted; pages mark ``unverified``.
+    # Where it was read: an address, or the title of one of the record's sources.
     source: LongText | None = None
-    quote: LongText | None = None
-    note: LongText | None = None
+    quote: LongText | None = None  # The words or the log line it was read from.
+    note: LongText | None = None  # How it was derived, or how other readings differ.
 
     @model_validator(mode="after")
     def _traceable(self) -> Self:
@@ -56,31 +49,25 @@ class Figure(Record):
 
 
 class Memory(Record):
-    """The three answers to "how much memory", each in bytes, per device.
+    """The three answers to "how much memory", each in bytes, per device."""
 
-    Attributes:
-        advertised: The maker's figure for one device. Makers print "GB" and mean binary sizes (an
-            "80 GB" H100 shows 85.5 * 10^9 bytes to its driver); ``advertised_unit`` is what is meant.
-        advertised_label: The maker's words for the whole package, ``80 GB``.
-        driver_visible: What the driver reports as total.
-        usable: What a process can use as total (``torch.cuda.mem_get_info`` and the like): the
-            figure that an engine multiplies its utilisation with.
-        free_at_start: What is free of it when an engine starts and nothing else runs; None where it is all but
-            a context's memory.
-        free_band: How much less than ``free_at_start`` logs have.
-        free_most: The most that a log shows to have been free; None for ``free_band`` more.
-        settable_to: For memory that processor and device share by a setting: the most that a device has been given
-            of it. Device and processor together take no more. None where there is no such setting.
-    """
-
+    # The maker's figure for one device. Makers print "GB" and mean binary sizes (an "80 GB" H100 shows 85.5 *
+    # 10^9 bytes to its driver); ``advertised_unit`` is what is meant.
     advertised: Figure
     advertised_unit: Literal["GB", "GiB"]
-    advertised_label: Text | None = None
-    driver_visible: Figure | None = None
+    advertised_label: Text | None = None  # The maker's words for the whole package, ``80 GB``.
+    driver_visible: Figure | None = None  # What the driver reports as total.
+    # What a process can use as total (``torch.cuda.mem_get_info`` and the like): the figure that an engine
+    # multiplies its utilisation with.
     usable: Figure
+    # What is free of it when an engine starts and nothing else runs; None where it is all but a context's
+    # memory.
     free_at_start: Figure | None = None
-    free_band: Positive | None = None
+    free_band: Positive | None = None  # How much less than ``free_at_start`` logs have.
+    # The most that a log shows to have been free; None for ``free_band`` more.
     free_most: Figure | None = None
+    # For memory that processor and device share by a setting: the most that a device has been given of it.
+    # Device and processor together take no more. None where there is no such setting.
     settable_to: Figure | None = None
 
     def having(self, usable: Figure) -> Memory:
@@ -90,36 +77,23 @@ class Memory(Record):
 
 
 class Rates(Record):
-    """Dense peak rates per device, in operations per second; None where unknown or absent.
+    """Dense peak rates per device, in operations per second; None where unknown or absent."""
 
-    Attributes:
-        bf16: 16-bit matrix rate (FP16 where the architecture has no BF16; the note says so).
-        fp8: 8-bit floating-point matrix rate.
-        int8: 8-bit integer matrix rate.
-        fp4: 4-bit floating-point matrix rate.
-    """
-
+    # 16-bit matrix rate (FP16 where the architecture has no BF16; the note says so).
     bf16: Figure | None = None
-    fp8: Figure | None = None
-    int8: Figure | None = None
-    fp4: Figure | None = None
+    fp8: Figure | None = None  # 8-bit floating-point matrix rate.
+    int8: Figure | None = None  # 8-bit integer matrix rate.
+    fp4: Figure | None = None  # 4-bit floating-point matrix rate.
 
 
 class Slice(Record):
-    """A part of a device that its driver shows as a device of its own (NVIDIA's multi-instance GPU).
+    """A part of a device that its driver shows as a device of its own (NVIDIA's multi-instance GPU)."""
 
-    Attributes:
-        name: The profile's name, ``1g.10gb``.
-        memory: Its parts of the device's memory, and how many parts that has.
-        compute: The same of its multiprocessors.
-        instances: How many of them one device can be divided into.
-        usable: What the driver lists as its memory, in bytes; None where only its share is known.
-    """
-
-    name: Annotated[str, Field(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")]
-    memory: tuple[Positive, Positive]
-    compute: tuple[Positive, Positive]
-    instances: Positive
+    name: Annotated[str, Field(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")]  # The profile's name, ``1g.10gb``.
+    memory: tuple[Positive, Positive]  # Its parts of the device's memory, and how many parts that has.
+    compute: tuple[Positive, Positive]  # The same of its multiprocessors.
+    instances: Positive  # How many of them one device can be divided into.
+    # What the driver lists as its memory, in bytes; None where only its share is known.
     usable: Positive | None = None
 
     def usable_of(self, usable_bytes: int) -> int:
@@ -145,49 +119,38 @@ and 39.50 GiB of 79.25)."""
 
 
 class Accelerator(Record):
-    """An accelerator as an engine sees it: one *device*, even where two share a package.
-
-    Attributes:
-        id: Slug, the name on the command line and in the dataset.
-        aliases: Other names, each unambiguous over the catalog (``H100``).
-        error_band: The class of NVIDIA's devices whose logs make the error band; None for cards of servers, and for memory that
-            is shared with a processor, which is a class of its own.
-        compute_capability: CUDA capability (``9.0``) or gfx name; None for others.
-        devices_per_package: Devices that one package shows to software (2 for MI250X).
-        devices_per_node: How many devices the usual server holds.
-        interconnect_bytes_per_s: Scale-up link of one device, both directions together.
-        network_bytes_per_s: What ports that the device is sold with pass to other machines, in one direction.
-        slices: Parts that it can be divided into, each a device of its own to software.
-        slice_of: The device that this is a slice of; None for whole devices.
-        rented_as: Machine types of large public clouds that have it, one for each provider.
-        rented_devices: Devices of the smallest machine that is rented out: a tray of a rack has several.
-    """
+    """An accelerator as an engine sees it: one *device*, even where two share a package."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    id: Slug
+    id: Slug  # Slug, the name on the command line and in the dataset.
     name: Text
     vendor: Text
-    aliases: tuple[Text, ...] = ()
+    aliases: tuple[Text, ...] = ()  # Other names, each unambiguous over the catalog (``H100``).
     architecture: Text
+    # The class of NVIDIA's devices whose logs make the error band; None for cards of servers, and for memory
+    # that is shared with a processor, which is a class of its own.
     error_band: Literal["workstation"] | None = None
     form_factor: Text | None = None
-    compute_capability: Text | None = None
+    compute_capability: Text | None = None  # CUDA capability (``9.0``) or gfx name; None for others.
     release: YearMonth | None = None
-    devices_per_package: Positive = 1
-    devices_per_node: Positive | None = None
+    devices_per_package: Positive = 1  # Devices that one package shows to software (2 for MI250X).
+    devices_per_node: Positive | None = None  # How many devices the usual server holds.
     memory: Memory
     memory_type: Text | None = None
     bandwidth_bytes_per_s: Figure | None = None
     rates: Rates = Rates()
     native_formats: tuple[Text, ...] = ()
-    interconnect_bytes_per_s: Figure | None = None
+    interconnect_bytes_per_s: Figure | None = None  # Scale-up link of one device, both directions together.
+    # What ports that the device is sold with pass to other machines, in one direction.
     network_bytes_per_s: Figure | None = None
     pcie: Text | None = None
     power_watts: Figure | None = None
     notes: tuple[LongText, ...] = ()
-    slices: tuple[Slice, ...] = ()
-    slice_of: Slug | None = None
+    slices: tuple[Slice, ...] = ()  # Parts that it can be divided into, each a device of its own to software.
+    slice_of: Slug | None = None  # The device that this is a slice of; None for whole devices.
+    # Machine types of large public clouds that have it, one for each provider.
     rented_as: tuple[Text, ...] = ()
+    # Devices of the smallest machine that is rented out: a tray of a rack has several.
     rented_devices: Positive = 1
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 

@@ -32,13 +32,9 @@ Tokens = Annotated[int, Field(ge=1, le=MAX_CONTEXT_TOKENS)]
 
 
 class Contradiction(NamedTuple):
-    """One statement of a record that another statement, or arithmetic, excludes.
+    """One statement of a record that another statement, or arithmetic, excludes."""
 
-    Attributes:
-        field: The field, or the fields, that cannot be right.
-    """
-
-    field: str
+    field: str  # The field, or the fields, that cannot be right.
     found: str
     allowed: str
 
@@ -54,20 +50,13 @@ class Record(BaseModel):
 
 
 class Source(Record):
-    """Where facts come from, and which fields they cover.
+    """Where facts come from, and which fields they cover."""
 
-    Attributes:
-        covers: Field names of the record that this source speaks for.
-        title: What was read, in words a reader can search for.
-        url: Where it can be read again, if it has an address.
-        revision: Commit, version or date of what was read.
-        evidence: How far it can be trusted.
-        note: What the reader should know (for instance how a copy differs).
-    """
-
+    # Field names of the record that this source speaks for.
     covers: Annotated[tuple[Text, ...], Field(min_length=1)]
-    title: Text
+    title: Text  # What was read, in words a reader can search for.
+    # Where it can be read again, if it has an address.
     url: Annotated[str, StringConstraints(pattern=r"^https?://\S+$", max_length=600)] | None = None
-    revision: Text | None = None
-    evidence: Evidence
-    note: LongText | None = None
+    revision: Text | None = None  # Commit, version or date of what was read.
+    evidence: Evidence  # How far it can be trusted.
+    note: LongText | None = None  # What the reader should know (for instance how a copy differs).

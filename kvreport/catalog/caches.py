@@ -23,18 +23,12 @@ Stride = Annotated[int, Field(ge=1, le=256)]
 
 
 class FullAttention(Record):
-    """Keys and values of every token.
-
-    Attributes:
-        kv_heads: Key/value heads of the layer, before any tensor parallelism.
-        key_dim: Width of one key head.
-        value_dim: Width of one value head (differs from ``key_dim`` in MiMo-V2).
-    """
+    """Keys and values of every token."""
 
     kind: Literal["full"] = "full"
-    kv_heads: Positive
-    key_dim: Positive
-    value_dim: Positive
+    kv_heads: Positive  # Key/value heads of the layer, before any tensor parallelism.
+    key_dim: Positive  # Width of one key head.
+    value_dim: Positive  # Width of one value head (differs from ``key_dim`` in MiMo-V2).
 
 
 class SlidingWindow(Record):
@@ -58,41 +52,30 @@ class ChunkedAttention(Record):
 
 
 class Latent(Record):
-    """One compressed vector instead of keys and values (MLA), shared by all heads.
-
-    Attributes:
-        latent_dim: ``kv_lora_rank``: elements of the compressed part.
-        rope_dim: ``qk_rope_head_dim``: elements of the rotary part kept beside it.
-        stride: Tokens per stored vector (1 for MLA; 4 or 128 for DeepSeek-V4's compressed layers).
-        window: Tokens it looks back, or None for all of them.
-    """
+    """One compressed vector instead of keys and values (MLA), shared by all heads."""
 
     kind: Literal["latent"] = "latent"
-    latent_dim: Positive
+    latent_dim: Positive  # ``kv_lora_rank``: elements of the compressed part.
+    # ``qk_rope_head_dim``: elements of the rotary part kept beside it.
     rope_dim: Annotated[int, Field(ge=0, le=1 << 20)]
-    stride: Stride = 1
-    window: Tokens | None = None
+    stride: Stride = 1  # Tokens per stored vector (1 for MLA; 4 or 128 for DeepSeek-V4's compressed layers).
+    window: Tokens | None = None  # Tokens it looks back, or None for all of them.
 
 
 class Indexer(Record):
-    """Index keys by which sparse attention picks the tokens it reads.
-
-    Attributes:
-        index_dim: Width of one index key; there is one per token (or per ``stride`` tokens).
-        stride: Tokens per stored key.
-        scaled: True if engines store it as FP8 with a 4-byte scale per 128 elements
-            (DeepSeek-V3.2, GLM-5); False if without scales (MiniMax-M3).
-        precision: Element type of keys without scales: ``model``, or ``float8`` (Step 5).
-        top_k: Entries of the layer's cache that it picks for attention to read (``index_topk``): tokens,
-            or compressed latents where those are kept (DeepSeek-V4). None if the source does not say.
-            Changes reading time, and what graphs of vLLM hold on Hopper GPUs; never the cache.
-    """
+    """Index keys by which sparse attention picks the tokens it reads."""
 
     kind: Literal["indexer"] = "indexer"
-    index_dim: Positive
-    stride: Stride = 1
+    index_dim: Positive  # Width of one index key; there is one per token (or per ``stride`` tokens).
+    stride: Stride = 1  # Tokens per stored key.
+    # True if engines store it as FP8 with a 4-byte scale per 128 elements (DeepSeek-V3.2, GLM-5); False if
+    # without scales (MiniMax-M3).
     scaled: bool = True
+    # Element type of keys without scales: ``model``, or ``float8`` (Step 5).
     precision: Literal["model", "float8"] = "model"
+    # Entries of the layer's cache that it picks for attention to read (``index_topk``): tokens, or compressed
+    # latents where those are kept (DeepSeek-V4). None if the source does not say. Changes reading time, and
+    # what graphs of vLLM hold on Hopper GPUs; never the cache.
     top_k: Positive | None = None
 
 
@@ -105,24 +88,16 @@ class Ring(Record):
 
 
 class StateTensor(Record):
-    """One tensor of a recurrent state.
+    """One tensor of a recurrent state."""
 
-    Attributes:
-        name: ``conv`` or ``recurrent``.
-        channels: Leading dimension that tensor parallelism divides.
-        columns: Elements per channel.
-        precision: Element type.
-        groups: Groups of a grouped projection kept beside the channels (Mamba-2's B and C); when
-            they do not divide by the tensor-parallel size they are extended to one per rank.
-        channels_per_group: Leading elements that each group adds.
-    """
-
-    name: Literal["conv", "recurrent"]
-    channels: Positive
-    columns: Positive
-    precision: Precision = "model"
+    name: Literal["conv", "recurrent"]  # ``conv`` or ``recurrent``.
+    channels: Positive  # Leading dimension that tensor parallelism divides.
+    columns: Positive  # Elements per channel.
+    precision: Precision = "model"  # Element type.
+    # Groups of a grouped projection kept beside the channels (Mamba-2's B and C); when they do not divide by
+    # the tensor-parallel size they are extended to one per rank.
     groups: Annotated[int, Field(ge=0, le=1 << 20)] = 0
-    channels_per_group: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    channels_per_group: Annotated[int, Field(ge=0, le=1 << 30)] = 0  # Leading elements that each group adds.
 
 
 class RecurrentState(Record):

@@ -31,55 +31,37 @@ something added that the source does not say; if only this agrees, the claim dep
 
 
 class Stated(Record):
-    """The published figure.
+    """The published figure."""
 
-    Attributes:
-        value: The number as printed.
-        unit: Its unit as printed (``GB``, ``GiB``, ``tokens``, ``×``, ``%`` …).
-        about: True if the source says "about", "roughly" or "≈"; trailing zeros then do not count
-            as exact digits.
-        relation: How the statement uses the figure.
-    """
-
-    value: Number
+    value: Number  # The number as printed.
+    # Its unit as printed (``GB``, ``GiB``, ``tokens``, ``×``, ``%`` …).
     unit: Annotated[str, StringConstraints(max_length=16)] = ""
+    # True if the source says "about", "roughly" or "≈"; trailing zeros then do not count as exact digits.
     about: bool = False
-    relation: Relation = "equals"
+    relation: Relation = "equals"  # How the statement uses the figure.
 
 
 class ClaimReading(Record):
-    """One way to understand a claim, with the expression that computes it.
-
-    Attributes:
-        name: What is assumed or done, in words that complete "…, if" or "… because".
-        compute: Expression over the quantities of :mod:`kvreport.book.quantities`.
-    """
+    """One way to understand a claim, with the expression that computes it."""
 
     role: Role = "stated"
-    name: Text
+    name: Text  # What is assumed or done, in words that complete "…, if" or "… because".
+    # Expression over the quantities of :mod:`kvreport.book.quantities`.
     compute: Annotated[str, StringConstraints(min_length=1, max_length=300, strip_whitespace=True)]
 
 
 class Claim(Record):
-    """One quantitative statement.
+    """One quantitative statement."""
 
-    Attributes:
-        id: Slug, unique over all sources; its anchor on the ledger page.
-        place: Where in the source it stands.
-        quote: The words, no more than the figure needs.
-        inputs: What the source states it for, by name.
-        readings: Ways to recompute it, the kindest first.
-        measured: True if the source presents it as a measurement.
-        note: What else a fair reader should know; its figures are ``{{ figure = expression }}``.
-    """
-
-    id: Slug
-    place: Text
-    quote: Text
+    id: Slug  # Slug, unique over all sources; its anchor on the ledger page.
+    place: Text  # Where in the source it stands.
+    quote: Text  # The words, no more than the figure needs.
     stated: Stated
-    inputs: dict[Text, Text] = Field(default_factory=dict)
+    inputs: dict[Text, Text] = Field(default_factory=dict)  # What the source states it for, by name.
+    # Ways to recompute it, the kindest first.
     readings: Annotated[tuple[ClaimReading, ...], Field(min_length=1, max_length=8)]
-    measured: bool = False
+    measured: bool = False  # True if the source presents it as a measurement.
+    # What else a fair reader should know; its figures are ``{{ figure = expression }}``.
     note: LongText | None = None
 
     @model_validator(mode="after")
@@ -90,22 +72,15 @@ class Claim(Record):
 
 
 class Publication(Record):
-    """A published source.
+    """A published source."""
 
-    Attributes:
-        key: Short name, ``source-1``; the ``file`` of its claims in the published ledger.
-        published: Where it was published, in words.
-        url: Address, if it is known.
-        evidence: How sure it is that this is where it was published.
-        note: What a fair reader should know about the whole.
-    """
-
-    key: Slug
+    key: Slug  # Short name, ``source-1``; the ``file`` of its claims in the published ledger.
     title: Text
-    published: Text
+    published: Text  # Where it was published, in words.
+    # Address, if it is known.
     url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=600)] | None = None
-    evidence: Evidence
-    note: LongText | None = None
+    evidence: Evidence  # How sure it is that this is where it was published.
+    note: LongText | None = None  # What a fair reader should know about the whole.
 
 
 class ClaimsFile(Record):

@@ -15,54 +15,39 @@ Status = Literal["exact", "differs", "refused", "not built"]
 
 
 class CheckedClass(Record):
-    """One class.
-
-    Attributes:
-        group: The list of transformers it stands in.
-        status: The default config's parameters: equal, different, refused by us, or not built by transformers.
-        small: The same of the config made small.
-        cache: Cache bytes of the small model, run on a CPU at two lengths.
-        parameters: Parameters that transformers allocates for the default config, where it builds.
-        completed: Keys that the class's default config lacks, without which transformers builds no model; they
-            were given as the class's releases state them.
-        changes: Keys of the small config that were changed one at a time, where transformers builds the result.
-        refused_changes: Changes that are refused by name.
-        followed_wrongly: Keys whose change gives different parameters.
-        differs_on_purpose: Keys that are followed here and that transformers ignores.
-        nearest: The nearest class that is read, where this one is refused.
-        note: Why it differs on purpose, or what else a reader must know.
-    """
+    """One class."""
 
     name: Text
     model_type: Text
-    group: Text
+    group: Text  # The list of transformers it stands in.
+    # The default config's parameters: equal, different, refused by us, or not built by transformers.
     status: Status
-    small: Status
+    small: Status  # The same of the config made small.
+    # Cache bytes of the small model, run on a CPU at two lengths.
     cache: Literal["exact", "differs", "not run"]
+    # Parameters that transformers allocates for the default config, where it builds.
     parameters: Count | None = None
+    # Keys that the class's default config lacks, without which transformers builds no model; they were given
+    # as the class's releases state them.
     completed: tuple[Text, ...] = ()
+    # Keys of the small config that were changed one at a time, where transformers builds the result.
     changes: Count = 0
     exact_changes: Count = 0
-    refused_changes: Count = 0
-    followed_wrongly: tuple[Text, ...] = ()
-    differs_on_purpose: tuple[Text, ...] = ()
-    nearest: Text | None = None
-    note: LongText | None = None
+    refused_changes: Count = 0  # Changes that are refused by name.
+    followed_wrongly: tuple[Text, ...] = ()  # Keys whose change gives different parameters.
+    differs_on_purpose: tuple[Text, ...] = ()  # Keys that are followed here and that transformers ignores.
+    nearest: Text | None = None  # The nearest class that is read, where this one is refused.
+    note: LongText | None = None  # Why it differs on purpose, or what else a reader must know.
 
 
 class ClassCheck(CatalogFile):
-    """The content of ``class_check.yaml``, which ``python -m experiments classes`` writes.
-
-    Attributes:
-        torch: The release that built the tensors.
-        readers: Digest of the readers' sources with which every class was checked.
-        classes: One entry per class and model type.
-    """
+    """The content of ``class_check.yaml``, which ``python -m experiments classes`` writes."""
 
     FILE = "class_check.yaml"
     transformers: Text
-    torch: Text
-    readers: Text | None = None
+    torch: Text  # The release that built the tensors.
+    readers: Text | None = None  # Digest of the readers' sources with which every class was checked.
+    # One entry per class and model type.
     classes: Annotated[tuple[CheckedClass, ...], Field(min_length=1, max_length=2000)]
 
     def counts(self) -> dict[str, int]:

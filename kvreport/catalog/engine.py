@@ -36,102 +36,84 @@ _SCHEDULED: Final = frozenset({"vllm", "sglang"})
 
 
 class DeviceClass(Record):
-    """Scheduler defaults for devices of one size.
+    """Scheduler defaults for devices of one size."""
 
-    Attributes:
-        min_bytes: Smallest usable memory of the class; the largest class that applies is taken.
-        not_architectures: Parts of a device's name, as :func:`~kvreport.catalog.shelf.spoken` hears it, that fall through to the
-            next class: engines ask the driver for the name.
-        max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
-        offline_batched_tokens: The same for the engine's offline class, where that takes more.
-        max_seqs: Requests that run at once, whatever memory says.
-        max_seqs_wide: The same with four tensor ranks or more, where that differs.
-    """
-
+    # Smallest usable memory of the class; the largest class that applies is taken.
     min_bytes: Annotated[int, Field(ge=0)]
+    # Parts of a device's name, as :func:`~kvreport.catalog.shelf.spoken` hears it, that fall through to the
+    # next class: engines ask the driver for the name.
     not_architectures: tuple[Text, ...] = ()
-    max_batched_tokens: StepTokens
+    max_batched_tokens: StepTokens  # Tokens of one scheduler step (the activation peak is measured there).
+    # The same for the engine's offline class, where that takes more.
     offline_batched_tokens: StepTokens | None = None
-    max_seqs: Sequences
-    max_seqs_wide: Sequences | None = None
+    max_seqs: Sequences  # Requests that run at once, whatever memory says.
+    max_seqs_wide: Sequences | None = None  # The same with four tensor ranks or more, where that differs.
 
 
 class Engine(Record):
-    """An engine version.
-
-    Attributes:
-        name: Slug, the name on the command line.
-        family: Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``,
-            ``llama_cpp``, ``ceiling``).
-        version: Version whose rules these are; None for ``ceiling``.
-        versions: First version that behaves so, and the first that no longer does (``None``: still). The first is
-            written with as many numbers as count releases: 0.33 of vLLM, 0.5.21 of SGLang.
-        builds: True if releases are builds with a number (``llama-cpp@b9849``).
-        utilization: Default share of memory that the engine takes.
-        utilization_of: What ``utilization`` is a share of: all memory that a process can use, or what
-            the weights leave of it.
-        block_tokens: Default tokens per block.
-        kept_blocks: Blocks that the engine keeps for itself (vLLM's null block).
-        steps_in_flight: Scheduler steps that may hold tokens at once (2 with asynchronous
-            scheduling); they widen every window's reservation.
-        state_prefix_caching: True if prefix caching is on by default for models with a state.
-        token_line: What the engine's log line of cached tokens counts: ``concurrency`` times the
-            context, or tokens of all ``blocks`` over the cache groups.
-        graphs_reserved: True if the memory of captured graphs is taken off the pool.
-        packed_blocks: How large a block of unequal pages is: as the ``widest`` group of layers, as
-            ``buckets`` of pages of one size, as many of each as the largest group has layers of it, or as whole ``tuples``
-            of one page of every size, as many as the largest group has layers of a size.
-        expert_workspace_kept: True if the buffers that experts compute in stay allocated after a forward
-            pass, so that they come on top of sampling.
-        audio_tokens: Tokens of the longest audio clip that each class takes; None where only the context limits it.
-        streams_buffer_kept: True if models with several residual streams keep those of one step for a
-            draft model, whether one is served or not.
-        loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
-            those that their kernels read.
-        expert_kernel: What serves MXFP4 experts on Hopper, or kernels that exchange tokens by themselves (mega_moe); None for how the
-            release is installed.
-        model_runner: Which of vLLM's model runners was asked for (``VLLM_USE_V2_MODEL_RUNNER``); None for the release's choice.
-        device_classes: Scheduler defaults, largest devices first.
-        index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
-        compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
-        compressed_rings_in_window: True if the rings of the 128:1 compressor lie beside the window's pages.
-        prefill_graphs_reserved: True if memory is kept for graphs of prefill.
-        image_cache_reserved: True if memory is kept for the embeddings of images (``mm_runtime_reservation_gb``).
-        architectures: Lists of model classes in the engine's own source, by what it does with them, where the family's rules do
-            not have them. Where a list changed inside the range of versions, ``name@version`` is the list from that version on.
-        coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
-    """
+    """An engine version."""
 
     schema_version: Literal[1] = 1
-    name: Slug
+    name: Slug  # Slug, the name on the command line.
     label: Text
+    # Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``, ``llama_cpp``,
+    # ``ceiling``).
     family: Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx", "ceiling"]
-    version: Text | None = None
+    version: Text | None = None  # Version whose rules these are; None for ``ceiling``.
+    # First version that behaves so, and the first that no longer does (``None``: still). The first is written
+    # with as many numbers as count releases: 0.33 of vLLM, 0.5.21 of SGLang.
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()
-    builds: bool = False
-    utilization: Share
+    builds: bool = False  # True if releases are builds with a number (``llama-cpp@b9849``).
+    utilization: Share  # Default share of memory that the engine takes.
+    # What ``utilization`` is a share of: all memory that a process can use, or what the weights leave of it.
     utilization_of: Literal["memory", "memory_less_weights"] = "memory"
-    block_tokens: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    block_tokens: Annotated[int, Field(ge=1, le=1 << 16)] = 1  # Default tokens per block.
+    # Blocks that the engine keeps for itself (vLLM's null block).
     kept_blocks: Annotated[int, Field(ge=0, le=1024)] = 0
+    # Scheduler steps that may hold tokens at once (2 with asynchronous scheduling); they widen every window's
+    # reservation.
     steps_in_flight: Annotated[int, Field(ge=1, le=64)] = 1
-    state_prefix_caching: bool = True
+    state_prefix_caching: bool = True  # True if prefix caching is on by default for models with a state.
+    # What the engine's log line of cached tokens counts: ``concurrency`` times the context, or tokens of all
+    # ``blocks`` over the cache groups.
     token_line: Literal["concurrency", "blocks"] = "concurrency"
-    graphs_reserved: bool = True
+    graphs_reserved: bool = True  # True if the memory of captured graphs is taken off the pool.
+    # How large a block of unequal pages is: as the ``widest`` group of layers, as ``buckets`` of pages of one
+    # size, as many of each as the largest group has layers of it, or as whole ``tuples`` of one page of every
+    # size, as many as the largest group has layers of a size.
     packed_blocks: Literal["widest", "buckets", "tuples"] = "widest"
+    # True if the buffers that experts compute in stay allocated after a forward pass, so that they come on
+    # top of sampling.
     expert_workspace_kept: bool = False
+    # True if models with several residual streams keep those of one step for a draft model, whether one is
+    # served or not.
     streams_buffer_kept: bool = False
+    # True if the 32-bit scales that MXFP4 experts were loaded with stay beside those that their kernels read.
     loaded_scales_kept: bool = False
+    # What serves MXFP4 experts on Hopper, or kernels that exchange tokens by themselves (mega_moe); None for
+    # how the release is installed.
     expert_kernel: Literal["marlin", "triton", "mega_moe"] | None = None
+    # Which of vLLM's model runners was asked for (``VLLM_USE_V2_MODEL_RUNNER``); None for the release's
+    # choice.
     model_runner: Literal["first", "second"] | None = None
+    # True if layers that reuse another layer's choice of tokens keep no index keys.
     index_keys_elided: bool = True
+    # True if the pools of compressed attention are sized by padded pages.
     compressed_pages_padded: bool = True
+    # True if the rings of the 128:1 compressor lie beside the window's pages.
     compressed_rings_in_window: bool = False
-    prefill_graphs_reserved: bool = True
+    prefill_graphs_reserved: bool = True  # True if memory is kept for graphs of prefill.
+    # True if memory is kept for the embeddings of images (``mm_runtime_reservation_gb``).
     image_cache_reserved: bool = True
-    device_classes: tuple[DeviceClass, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()  # Scheduler defaults, largest devices first.
+    # Lists of model classes in the engine's own source, by what it does with them, where the family's rules
+    # do not have them. Where a list changed inside the range of versions, ``name@version`` is the list from
+    # that version on.
     architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
+    # Tokens of the longest audio clip that each class takes; None where only the context limits it.
     audio_tokens: dict[Text, Annotated[int, Field(ge=1, le=1 << 20)] | None] = Field(default_factory=dict)
+    # Fitted constants of the reserve, in bytes or dimensionless, by name.
     coefficients: dict[Text, Coefficient] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]

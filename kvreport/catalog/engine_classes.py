@@ -29,25 +29,19 @@ ReadRelease = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}(\.post[0-9]+
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """What one release serves.
+    """What one release serves."""
 
-    Attributes:
-        release: The release that was read.
-        own: Classes that it has an implementation of.
-        backend: Classes that it runs through its Transformers backend by name. In transformers' own list: classes that
-            such a backend can run, because their attention goes through the attention interface.
-        transformers: The newest release of transformers, of those read, that the engine's package allows and by which its
-            Transformers backend runs classes that it does not list; empty where the engine has no such backend.
-        endings: Endings of the names of classes that write text (``ForCausalLM``).
-        pooled_endings: Endings of names that the release looks up with one of ``endings``: a classifier or an embedding
-            model is served by the class that writes text.
-    """
-
-    release: str = ""
-    own: frozenset[str] = frozenset()
+    release: str = ""  # The release that was read.
+    own: frozenset[str] = frozenset()  # Classes that it has an implementation of.
+    # Classes that it runs through its Transformers backend by name. In transformers' own list: classes that
+    # such a backend can run, because their attention goes through the attention interface.
     backend: frozenset[str] = frozenset()
+    # The newest release of transformers, of those read, that the engine's package allows and by which its
+    # Transformers backend runs classes that it does not list; empty where the engine has no such backend.
     transformers: str = ""
-    endings: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()  # Endings of the names of classes that write text (``ForCausalLM``).
+    # Endings of names that the release looks up with one of ``endings``: a classifier or an embedding model
+    # is served by the class that writes text.
     pooled_endings: tuple[str, ...] = ()
 
     @property
@@ -72,40 +66,30 @@ class Classes:
 
 
 class ClassChange(Record):
-    """What changed from the releases before, and the releases that it holds for.
+    """What changed from the releases before, and the releases that it holds for."""
 
-    Attributes:
-        at: Releases that were read and serve the same, oldest first.
-        transformers: :attr:`Classes.transformers`; None for as before.
-        endings: :attr:`Classes.endings`; None for as before.
-        pooled_endings: :attr:`Classes.pooled_endings`; None for as before.
-    """
-
+    # Releases that were read and serve the same, oldest first.
     at: Annotated[tuple[ReadRelease, ...], Field(min_length=1)]
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
     add: tuple[ClassName, ...] = ()
     remove: tuple[ClassName, ...] = ()
     backend_add: tuple[ClassName, ...] = ()
     backend_remove: tuple[ClassName, ...] = ()
+    # :attr:`Classes.transformers`; None for as before.
     transformers: Annotated[str, Field(max_length=40)] | None = None
-    endings: tuple[ClassName, ...] | None = None
-    pooled_endings: tuple[ClassName, ...] | None = None
+    endings: tuple[ClassName, ...] | None = None  # :attr:`Classes.endings`; None for as before.
+    pooled_endings: tuple[ClassName, ...] | None = None  # :attr:`Classes.pooled_endings`; None for as before.
 
 
 class EngineClasses(Record):
-    """The content of one ``classes.yaml``, which ``scripts/read_engine_classes.py`` writes.
-
-    Attributes:
-        sources: Where the lists stand in the package.
-        outside: What may run a class outside the lists and is not judged, in words; None if nothing may.
-        changes: Oldest first.
-    """
+    """The content of one ``classes.yaml``, which ``scripts/read_engine_classes.py`` writes."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Listed
-    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]  # Where the lists stand in the package.
+    # What may run a class outside the lists and is not judged, in words; None if nothing may.
     outside: Text | None = None
-    changes: Annotated[tuple[ClassChange, ...], Field(min_length=1)]
+    changes: Annotated[tuple[ClassChange, ...], Field(min_length=1)]  # Oldest first.
     _states: tuple[Classes, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")

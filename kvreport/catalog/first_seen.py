@@ -19,55 +19,36 @@ Error = Annotated[float, Field(ge=-1, le=1e6)]
 
 
 class SecondPrediction(Record):
-    """A prediction made after the first one was compared, which counts in no statistic.
+    """A prediction made after the first one was compared, which counts in no statistic."""
 
-    Attributes:
-        error: Relative, signed.
-        covered: Whether the pool lay inside its band.
-        reason: What was changed after the first comparison.
-    """
-
-    error: Error
-    covered: bool | None = None
-    reason: Text
+    error: Error  # Relative, signed.
+    covered: bool | None = None  # Whether the pool lay inside its band.
+    reason: Text  # What was changed after the first comparison.
 
 
 class FirstSeenLog(Record):
-    """One log at first sight.
-
-    Attributes:
-        complete: Whether its source states all flags.
-        rules: The release whose rules were applied.
-        quantity: What was compared: tokens, else concurrency, else the pool; None for a refusal.
-        error: Relative, signed; None for a refusal.
-        covered: Whether the pool lay inside its band; None where no pool was predicted.
-        starts_observed: Whether the engine started; None if the source does not say.
-        starts_predicted: Whether it was predicted to.
-        second: A later prediction with other inputs, for example another device, or by rules that miss the log by more; None
-            without one.
-    """
+    """One log at first sight."""
 
     id: Slug
-    complete: bool
-    rules: Text | None = None
+    complete: bool  # Whether its source states all flags.
+    rules: Text | None = None  # The release whose rules were applied.
+    # What was compared: tokens, else concurrency, else the pool; None for a refusal.
     quantity: Text | None = None
-    error: Error | None = None
-    covered: bool | None = None
-    starts_observed: bool | None = None
-    starts_predicted: bool | None = None
+    error: Error | None = None  # Relative, signed; None for a refusal.
+    covered: bool | None = None  # Whether the pool lay inside its band; None where no pool was predicted.
+    starts_observed: bool | None = None  # Whether the engine started; None if the source does not say.
+    starts_predicted: bool | None = None  # Whether it was predicted to.
+    # A later prediction with other inputs, for example another device, or by rules that miss the log by more;
+    # None without one.
     second: SecondPrediction | None = None
 
 
 class Run(Record):
-    """Logs that were added together.
-
-    Attributes:
-        revision: The revision of this project whose rules made them.
-        not_predicted: Logs that no rules were there for, with the reason.
-    """
+    """Logs that were added together."""
 
     recorded: Day
-    revision: Text
+    revision: Text  # The revision of this project whose rules made them.
+    # Logs that no rules were there for, with the reason.
     not_predicted: dict[Slug, Text] = Field(default_factory=dict)
     logs: tuple[FirstSeenLog, ...]
 

@@ -9,26 +9,17 @@ from kvreport.catalog.shelf import CatalogFile
 
 
 class Forecast(Record):
-    """One prediction.
+    """One prediction."""
 
-    Attributes:
-        model: Id of the model, as it is released.
-        devices: How many, with tensor parallelism.
-        tokens: Tokens of the pool, as the engine's line counts them; None where it prints none.
-        requests: Requests at once of the run's context.
-        verdict: Whether it starts, in the words of an estimate.
-        pool_bytes: The pool of one device; 0 where there is none.
-        band_bytes: How far the pool may be off either way, in four of five starts.
-    """
-
-    model: ModelId
+    model: ModelId  # Id of the model, as it is released.
     gpu: Slug
-    devices: Positive
+    devices: Positive  # How many, with tensor parallelism.
+    # Tokens of the pool, as the engine's line counts them; None where it prints none.
     tokens: Count | None = None
-    requests: Count
-    verdict: Slug
-    pool_bytes: Count
-    band_bytes: Count
+    requests: Count  # Requests at once of the run's context.
+    verdict: Slug  # Whether it starts, in the words of an estimate.
+    pool_bytes: Count  # The pool of one device; 0 where there is none.
+    band_bytes: Count  # How far the pool may be off either way, in four of five starts.
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -37,22 +28,14 @@ class Forecast(Record):
 
 
 class ForecastRun(Record):
-    """Predictions that were made together, with the defaults of every flag but the context.
+    """Predictions that were made together, with the defaults of every flag but the context."""
 
-    Attributes:
-        day: When they were made: no earlier log scores them.
-        rules: Release of the data, and digest of the engines' rules.
-        release: The release whose rules were applied.
-        context_tokens: The longest request allowed, and the length that requests are counted at.
-        utilization: Share of memory that the engine takes by default.
-    """
-
-    day: Day
-    rules: Text
+    day: Day  # When they were made: no earlier log scores them.
+    rules: Text  # Release of the data, and digest of the engines' rules.
     engine: Slug
-    release: Text
-    context_tokens: Positive
-    utilization: float
+    release: Text  # The release whose rules were applied.
+    context_tokens: Positive  # The longest request allowed, and the length that requests are counted at.
+    utilization: float  # Share of memory that the engine takes by default.
     forecasts: tuple[Forecast, ...]
 
 

@@ -19,49 +19,31 @@ Whole = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What is newest of one kind.
+    """What is newest of one kind."""
 
-    Attributes:
-        kind: What it is.
-        name: Its name.
-        day: Its day or month; "" where nobody states it.
-        family: The engine that it is a release of; "" for others.
-    """
-
-    kind: str
-    name: str
-    day: str = ""
-    family: str = ""
+    kind: str  # What it is.
+    name: str  # The id or the release.
+    day: str = ""  # Its day or month; "" where nobody states it.
+    family: str = ""  # The engine that it is a release of; "" for others.
 
 
 class Checked(Record):
-    """Files of one folder of the data, or one file.
+    """Files of one folder of the data, or one file."""
 
-    Attributes:
-        name: The folder or the file.
-        newest: The day of the last change.
-        oldest: The day of the last change of the file that was changed the longest ago.
-    """
-
-    name: Text
+    name: Text  # The folder or the file.
     files: Count
-    newest: Whole
-    oldest: Whole
+    newest: Whole  # The day of the last change.
+    oldest: Whole  # The day of the last change of the file that was changed the longest ago.
     oldest_file: Text
 
 
 class Freshness(CatalogFile):
-    """The content of ``freshness.yaml``.
-
-    Attributes:
-        published: The newest release of each engine that its registry had on that day.
-        data: Every folder and file of the data.
-    """
+    """The content of ``freshness.yaml``."""
 
     FILE = "freshness.yaml"
     checked: Whole
-    published: dict[str, Text]
-    data: tuple[Checked, ...]
+    published: dict[str, Text]  # The newest release of each engine that its registry had on that day.
+    data: tuple[Checked, ...]  # Every folder and file of the data.
 
 
 def newest(catalog: Catalog) -> Iterator[Newest]:

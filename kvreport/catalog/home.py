@@ -42,27 +42,16 @@ class WorkingSet(Record):
 
 
 class AppleChips(Record):
-    """Apple's chips, and what Metal lets a process use of each installed size.
+    """Apple's chips, and what Metal lets a process use of each installed size."""
 
-    Attributes:
-        working_set: MiB by installed GB.
-        observed: Sizes whose figure is from logs; the others follow from their neighbors' share.
-    """
-
-    working_set: tuple[WorkingSet, ...]
+    working_set: tuple[WorkingSet, ...]  # MiB by installed GB.
+    # Sizes whose figure is from logs; the others follow from their neighbors' share.
     observed: tuple[Positive, ...]
     chips: tuple[AppleChip, ...]
 
 
 class Card(Record):
-    """One card, or one machine that shares its memory.
-
-    Attributes:
-        memory_gib: Installed memory, in GiB.
-        usable_mib: What a process can use, where known.
-        like: For shared memory: the accelerator whose share applies.
-        settable_mib: For shared memory whose split is a setting: the most that the device can be given.
-    """
+    """One card, or one machine that shares its memory."""
 
     id: Slug
     name: Text
@@ -71,43 +60,33 @@ class Card(Record):
     error_band: Literal["workstation"] | None = None
     capability: Text | None = None
     release: YearMonth
-    memory_gib: Positive
+    memory_gib: Positive  # Installed memory, in GiB.
     memory_type: Text = "LPDDR5X unified"
     bandwidth_gb_s: Positive
-    usable_mib: Positive | None = None
-    like: Slug | None = None
+    usable_mib: Positive | None = None  # What a process can use, where known.
+    like: Slug | None = None  # For shared memory: the accelerator whose share applies.
+    # For shared memory whose split is a setting: the most that the device can be given.
     settable_mib: Positive | None = None
 
 
 class Cards(Record):
-    """Cards with memory of their own.
+    """Cards with memory of their own."""
 
-    Attributes:
-        share_found: Share of installed memory that a process can use, by maker.
-        share_from: The accelerator whose logs it is from.
-    """
-
+    # Share of installed memory that a process can use, by maker.
     share_found: dict[Text, Annotated[float, Field(gt=0, le=1)]]
-    share_from: dict[Text, Slug]
+    share_from: dict[Text, Slug]  # The accelerator whose logs it is from.
     list: tuple[Card, ...]
 
 
 class HomeMachines(CatalogFile):
-    """The content of ``home/machines.yaml``.
-
-    Attributes:
-        also: Accelerators of the matrix that people have at home, too.
-        local_first: Those of them that people run with local engines.
-        cards: Cards with memory of their own.
-        shared: Other machines whose GPU shares the computer's memory.
-    """
+    """The content of ``home/machines.yaml``."""
 
     FILE = "home/machines.yaml"
-    also: tuple[Slug, ...] = ()
-    local_first: tuple[Slug, ...] = ()
+    also: tuple[Slug, ...] = ()  # Accelerators of the matrix that people have at home, too.
+    local_first: tuple[Slug, ...] = ()  # Those of them that people run with local engines.
     apple: AppleChips
-    cards: Cards
-    shared: tuple[Card, ...]
+    cards: Cards  # Cards with memory of their own.
+    shared: tuple[Card, ...]  # Other machines whose GPU shares the computer's memory.
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     def accelerators(self) -> Iterator[Accelerator]:

@@ -28,29 +28,20 @@ _FIRST_STAGE: Final = "the KV cache of its first stage, whose dimensions nobody 
 
 
 class KnownName(Record):
-    """One model.
-
-    Attributes:
-        kind: ``no_cache``: it keeps no KV cache. ``stages``: it runs in stages under vLLM-Omni, the first of which keeps a
-            cache. ``unread``: a language model whose dimensions no source that could be read states.
-        makes: What it makes, where that is not text.
-        billions: Parameters as they are published, in billions; None where nobody states them.
-        format: Format of its weights, as published.
-        minimum_gb: Memory that the source asks for, in GB.
-        source: Key of the source that names it.
-        path: Path of its file in that source.
-        tried: What was tried besides what was searched for every model.
-    """
+    """One model."""
 
     id: ModelId
+    # ``no_cache``: it keeps no KV cache. ``stages``: it runs in stages under vLLM-Omni, the first of which
+    # keeps a cache. ``unread``: a language model whose dimensions no source that could be read states.
     kind: Literal["no_cache", "stages", "unread"]
-    makes: Text | None = None
+    makes: Text | None = None  # What it makes, where that is not text.
+    # Parameters as they are published, in billions; None where nobody states them.
     billions: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    format: Text | None = None
-    minimum_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    source: Text
-    path: Text
-    tried: LongText | None = None
+    format: Text | None = None  # Format of its weights, as published.
+    minimum_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None  # Memory that the source asks for, in GB.
+    source: Text  # Key of the source that names it.
+    path: Text  # Path of its file in that source.
+    tried: LongText | None = None  # What was tried besides what was searched for every model.
 
     @property
     def size(self) -> str:
@@ -61,17 +52,13 @@ class KnownName(Record):
 
 
 class KnownNames(CatalogFile):
-    """The content of ``known_names.yaml``.
-
-    Attributes:
-        searched: Where dimensions were looked for, for every model.
-        sources: What names the models, by key.
-    """
+    """The content of ``known_names.yaml``."""
 
     FILE = "known_names.yaml"
     checked: Day
+    # Where dimensions were looked for, for every model.
     searched: Annotated[tuple[Text, ...], Field(min_length=1)]
-    sources: dict[str, Source]
+    sources: dict[str, Source]  # What names the models, by key.
     models: tuple[KnownName, ...]
 
 

@@ -11,29 +11,19 @@ from kvreport.catalog.shelf import CatalogFile
 
 
 class CheckedArchitecture(Record):
-    """One architecture.
-
-    Attributes:
-        model: The model whose shape was taken.
-        kv: Settings with equal keys and values; the same for the next three.
-        compute: Compute buffers, to the printed digit.
-        within_2_percent: Settings whose compute buffer is within two percent.
-        largest_difference: Largest relative difference of a compute buffer.
-        ended: Settings at which llama.cpp itself stops, with what it says.
-        error: Why nothing, or not everything, was compared.
-    """
+    """One architecture."""
 
     architecture: Text
-    model: Text
+    model: Text  # The model whose shape was taken.
     compared: Count
-    kv: Count
+    kv: Count  # Settings with equal keys and values; the same for the next three.
     state: Count
     output: Count
-    compute: Count
-    within_2_percent: Count
-    largest_difference: float
-    ended: tuple[LongText, ...] = ()
-    error: LongText | None = None
+    compute: Count  # Compute buffers, to the printed digit.
+    within_2_percent: Count  # Settings whose compute buffer is within two percent.
+    largest_difference: float  # Largest relative difference of a compute buffer.
+    ended: tuple[LongText, ...] = ()  # Settings at which llama.cpp itself stops, with what it says.
+    error: LongText | None = None  # Why nothing, or not everything, was compared.
 
 
 class LlamaCheck(CatalogFile):
@@ -47,18 +37,12 @@ class LlamaCheck(CatalogFile):
 
 
 class CheckedCache(Record):
-    """One model at one length: bytes that mlx-lm's cache classes hold, and ours.
-
-    Attributes:
-        context: Tokens.
-        held: Bytes that the classes hold at most.
-        ours: Bytes of an estimate.
-    """
+    """One model at one length: bytes that mlx-lm's cache classes hold, and ours."""
 
     model: Text
-    context: Count
-    held: Count
-    ours: Count
+    context: Count  # Tokens.
+    held: Count  # Bytes that the classes hold at most.
+    ours: Count  # Bytes of an estimate.
 
 
 class MlxCheck(CatalogFile):

@@ -17,62 +17,43 @@ OLLAMA_MAKES: Final = ("q4_k_m", "q4_k_s", "q8_0")
 
 
 class ReportedCompute(Record):
-    """A compute buffer of one slot that somebody published and these rules do not reach.
-
-    Attributes:
-        title: Where it was read, in words.
-        url: Where it can be read again.
-    """
+    """A compute buffer of one slot that somebody published and these rules do not reach."""
 
     model: Text
     context_tokens: Count
     bytes: Count
-    title: Text
-    url: Text
+    title: Text  # Where it was read, in words.
+    url: Text  # Where it can be read again.
 
 
 class LocalArchitecture(Record):
-    """One architecture of llama.cpp.
+    """One architecture of llama.cpp."""
 
-    Attributes:
-        name: Name in a GGUF file (``general.architecture``).
-        classes: Classes of a ``config.json`` that are converted to it.
-        windows: True if sliding windows (or chunks) get a cache of their own; False if they are kept as full
-            attention.
-        rows: Where the rows to output are picked: in the last layer, after it, or after the last norm.
-        hidden_output: True if the last hidden state is an output of the graph.
-        rollback: True if recurrent states can be kept for rollback (speculative decoding).
-        parallel: Whether attention and feed-forward read the same residual, and which is added first.
-        residual_first: Which sums name the residual first, so that they are written over it.
-        layer_norm: True for layer norms, False for RMS norms.
-        rotary: False if queries and keys are not rotated.
-        rotary_windows_only: True if only window layers rotate, where a model has windows.
-        weighted_inputs: True if experts' inputs are weighted, not their outputs.
-        positions: Position numbers per token.
-        shared_picks: True if layers without an indexer use the cells that an earlier layer picked.
-        unfolded: True if keys and values are unfolded from a latent before they are cached.
-        index_keys: Whether layers of grouped heads cache index keys, and whether that cache has values, too.
-        fused_experts: True if a converted file holds gate and up of all experts in one tensor.
-        compute_reported: A published compute buffer that is larger than ours; None where none is known.
-    """
-
-    name: Text
+    name: Text  # Name in a GGUF file (``general.architecture``).
+    # Classes of a ``config.json`` that are converted to it.
     classes: Annotated[tuple[Text, ...], Field(min_length=1)]
+    # True if sliding windows (or chunks) get a cache of their own; False if they are kept as full attention.
     windows: bool = False
+    # Where the rows to output are picked: in the last layer, after it, or after the last norm.
     rows: Literal["last_layer", "before_norm", "after_norm"] = "last_layer"
-    hidden_output: bool = False
-    rollback: bool = False
+    hidden_output: bool = False  # True if the last hidden state is an output of the graph.
+    rollback: bool = False  # True if recurrent states can be kept for rollback (speculative decoding).
+    # Whether attention and feed-forward read the same residual, and which is added first.
     parallel: Literal["no", "feed_first", "mixer_first"] = "no"
+    # Which sums name the residual first, so that they are written over it.
     residual_first: Literal["neither", "mixer", "feed", "both"] = "neither"
-    layer_norm: bool = False
-    rotary: bool = True
-    rotary_windows_only: bool = False
-    weighted_inputs: bool = False
-    positions: Count = 1
-    fused_experts: bool = False
+    layer_norm: bool = False  # True for layer norms, False for RMS norms.
+    rotary: bool = True  # False if queries and keys are not rotated.
+    rotary_windows_only: bool = False  # True if only window layers rotate, where a model has windows.
+    weighted_inputs: bool = False  # True if experts' inputs are weighted, not their outputs.
+    positions: Count = 1  # Position numbers per token.
+    fused_experts: bool = False  # True if a converted file holds gate and up of all experts in one tensor.
+    # True if layers without an indexer use the cells that an earlier layer picked.
     shared_picks: bool = False
-    unfolded: bool = False
+    unfolded: bool = False  # True if keys and values are unfolded from a latent before they are cached.
+    # Whether layers of grouped heads cache index keys, and whether that cache has values, too.
     index_keys: Literal["no", "keys", "keys_and_values"] = "no"
+    # A published compute buffer that is larger than ours; None where none is known.
     compute_reported: ReportedCompute | None = None
 
 
@@ -96,31 +77,22 @@ class LocalArchitectures(CatalogFile):
 
 
 class OllamaModel(Record):
-    """What a name of Ollama's library carries.
+    """What a name of Ollama's library carries."""
 
-    Attributes:
-        model: Id of the base model in the catalog.
-        format: Quantization mix without a suffix in the name; those of Ollama's own quantizer begin with ``ollama-``.
-        size_gb: Size of the download as the library lists it, GB of 10^9 bytes, rounded; None where it is not known.
-    """
-
-    model: Text
+    model: Text  # Id of the base model in the catalog.
+    # Quantization mix without a suffix in the name; those of Ollama's own quantizer begin with ``ollama-``.
     format: Text = "q4_k_m"
+    # Size of the download as the library lists it, GB of 10^9 bytes, rounded; None where it is not known.
     size_gb: Annotated[float, Field(gt=0, le=10_000)] | None = None
 
 
 class OllamaNames(CatalogFile):
-    """Names of Ollama's library.
-
-    Attributes:
-        names: ``name:size`` to what it carries.
-        defaults: The size that a bare name means.
-        coding: Names without a size whose models were published for writing code.
-    """
+    """Names of Ollama's library."""
 
     FILE = "llama_cpp/ollama.yaml"
-    names: dict[Text, OllamaModel]
-    defaults: dict[Text, Text]
+    names: dict[Text, OllamaModel]  # ``name:size`` to what it carries.
+    defaults: dict[Text, Text]  # The size that a bare name means.
+    # Names without a size whose models were published for writing code.
     coding: frozenset[Text] = frozenset()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
@@ -147,45 +119,28 @@ class OllamaNames(CatalogFile):
 
 
 class MixRange(Record):
-    """Mixes of llama.cpp's quantizer between which a publisher's mix lies.
+    """Mixes of llama.cpp's quantizer between which a publisher's mix lies."""
 
-    Attributes:
-        least: The one with fewer bytes.
-    """
-
-    least: Text
+    least: Text  # The one with fewer bytes.
     most: Text
 
 
 class PublishedFile(Record):
-    """The size of a file, or of all parts of one, in a publisher's mix.
+    """The size of a file, or of all parts of one, in a publisher's mix."""
 
-    Attributes:
-        model: Id of the model that it was made from, or of one with the same tensors.
-        mix: As the repository names it.
-        gb: Size as listed (10^9 bytes).
-        url: Where it is listed.
-        title: What was read, where that is no page with the size on it.
-    """
-
-    model: Text
-    mix: Text
-    gb: Annotated[float, Field(gt=0)]
-    url: Text | None = None
-    title: Text | None = None
+    model: Text  # Id of the model that it was made from, or of one with the same tensors.
+    mix: Text  # As the repository names it.
+    gb: Annotated[float, Field(gt=0)]  # Size as listed (10^9 bytes).
+    url: Text | None = None  # Where it is listed.
+    title: Text | None = None  # What was read, where that is no page with the size on it.
 
 
 class PublishersMixes(CatalogFile):
-    """The content of ``llama_cpp/publishers.yaml``.
-
-    Attributes:
-        ranges: By how a mix's name begins, without ``UD-``.
-        files: What the ranges were checked with.
-    """
+    """The content of ``llama_cpp/publishers.yaml``."""
 
     FILE = "llama_cpp/publishers.yaml"
-    ranges: dict[Text, MixRange]
-    files: tuple[PublishedFile, ...]
+    ranges: dict[Text, MixRange]  # By how a mix's name begins, without ``UD-``.
+    files: tuple[PublishedFile, ...]  # What the ranges were checked with.
 
     def range_of(self, mix: str) -> MixRange | None:
         """The range of a publisher's mix; None where its name does not say its bits.

@@ -24,17 +24,7 @@ class LogDevice(Record):
 
 
 class LogOptions(Record):
-    """Options of a start, under the names of ``data/llama_cpp/runs.json``.
-
-    Attributes:
-        draft_k: Type of keys in the cache of the context that drafts (``--cache-type-k-draft``).
-        draft_v: The same for values.
-        swa_full: True where window layers keep every token; Ollama's own runner did so before mid-2026.
-        tensor_split: Shares of the devices.
-        cache_copies: Backends that reserve 16-bit copies of caches: none before pull request 23907 (early June 2026),
-            CUDA and HIP since, Metal since 27390 (late August 2026).
-        wide_masks: True for a build before pull request 23764 (late May 2026), by its number, its date or its lines.
-    """
+    """Options of a start, under the names of ``data/llama_cpp/runs.json``."""
 
     ctx: int
     np: int = 1
@@ -48,37 +38,34 @@ class LogOptions(Record):
     cpu_moe: int = 0
     out: int | None = None
     mtp: int = 0
-    draft_k: Text = "f16"
-    draft_v: Text = "f16"
+    draft_k: Text = "f16"  # Type of keys in the cache of the context that drafts (``--cache-type-k-draft``).
+    draft_v: Text = "f16"  # The same for values.
+    # True where window layers keep every token; Ollama's own runner did so before mid-2026.
     swa_full: bool = False
-    tensor_split: tuple[float, ...] = ()
+    tensor_split: tuple[float, ...] = ()  # Shares of the devices.
+    # True for a build before pull request 23764 (late May 2026), by its number, its date or its lines.
     wide_masks: bool = False
+    # Backends that reserve 16-bit copies of caches: none before pull request 23907 (early June 2026), CUDA
+    # and HIP since, Metal since 27390 (late August 2026).
     cache_copies: tuple[Literal["cuda", "metal"], ...] = ("cuda", "metal")
     overrides: tuple[Text, ...] = ()
 
 
 class LocalLog(Record):
-    """One start, as published.
-
-    Attributes:
-        mix: Quantization mix, or ``printed`` for a file whose types only its header tells.
-        weights_mib: The printed weights of such a file on its devices.
-        printed: MiB by part, as far as the log has them.
-        fits: Whether everything fit, as the log says; None where it does not.
-        first_error: For a log found after the rules: the error of its total as first predicted.
-    """
+    """One start, as published."""
 
     id: Slug
     engine: Literal["llama-cpp", "mlx"]
     build: Text | None = None
     model: Text
-    mix: Text
-    weights_mib: float | None = None
+    mix: Text  # Quantization mix, or ``printed`` for a file whose types only its header tells.
+    weights_mib: float | None = None  # The printed weights of such a file on its devices.
     options: LogOptions
     devices: tuple[LogDevice, ...]
-    printed: dict[Part, float]
-    fits: bool | None = None
+    printed: dict[Part, float]  # MiB by part, as far as the log has them.
+    fits: bool | None = None  # Whether everything fit, as the log says; None where it does not.
     source: Text
+    # For a log found after the rules: the error of its total as first predicted.
     first_error: float | None = None
 
 

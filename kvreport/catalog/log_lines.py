@@ -53,57 +53,42 @@ ANY_VALUE: Final = "*"
 
 
 class Fact(Record):
-    """Something a log can state.
-
-    Attributes:
-        merge: Which of several statements counts: ranks report one each, and the smallest pool
-            binds, while the largest weights do.
-    """
+    """Something a log can state."""
 
     label: Text
     unit: Unit
+    # Which of several statements counts: ranks report one each, and the smallest pool binds, while the
+    # largest weights do.
     merge: Merge = "last"
 
 
 class Ending(Record):
-    """How a start ends with a line.
+    """How a start ends with a line."""
 
-    Attributes:
-        short: What was short, as a noun; None where nothing was, or an earlier line says it.
-        remedies: What to change, by name, that which costs least first.
-    """
-
+    # What was short, as a noun; None where nothing was, or an earlier line says it.
     short: Text | None = None
-    remedies: tuple[Name, ...] = ()
+    remedies: tuple[Name, ...] = ()  # What to change, by name, that which costs least first.
 
 
 class LogLine(Record):
-    """One kind of line.
-
-    Attributes:
-        setting: A setting's name in Python. The expression is then its value, in a command, a call or a dictionary.
-        expression: What the line contains, with fields.
-        says: What the line means, with ``{fact}`` where its numbers go.
-        replaces: Whether a later line of this kind replaces an earlier one, whatever the facts are merged by.
-        read: Where the engine prints it: path::function.
-        at: The first and the last release that it was found in there; others were not opened.
-        seen: Where it stands, for a line whose place in the source is not known.
-        dates: What of the line stands in the engine's source, where its place there tells the release of a log
-            (``data/vllm_releases.yaml``, which ``make follow`` writes).
-        ends: For a line that a start ends with: what was short, and what to change.
-    """
+    """One kind of line."""
 
     name: Name
+    # A setting's name in Python. The expression is then its value, in a command, a call or a dictionary.
     setting: Name | None = None
-    expression: Expression
-    says: Text
+    expression: Expression  # What the line contains, with fields.
+    says: Text  # What the line means, with ``{fact}`` where its numbers go.
+    # Whether a later line of this kind replaces an earlier one, whatever the facts are merged by.
     replaces: bool = False
     example: LongText
-    read: Text | None = None
+    read: Text | None = None  # Where the engine prints it: path::function.
+    # The first and the last release that it was found in there; others were not opened.
     at: tuple[Wheel, Wheel] | None = None
-    seen: Text | None = None
+    seen: Text | None = None  # Where it stands, for a line whose place in the source is not known.
+    # What of the line stands in the engine's source, where its place there tells the release of a log
+    # (``data/vllm_releases.yaml``, which ``make follow`` writes).
     dates: Text | None = None
-    ends: Ending | None = None
+    ends: Ending | None = None  # For a line that a start ends with: what was short, and what to change.
 
     @property
     def expanded(self) -> str:
@@ -145,17 +130,12 @@ def _field(found: re.Match[str]) -> str:
 
 
 class StartLine(Record):
-    """A line that a start of llama.cpp or Ollama is put together from (``kvreport.startup_log.llama_cpp``).
-
-    Attributes:
-        expression: What the line contains, with the groups that are read there.
-        read: Where the engine prints it.
-    """
+    """A line that a start of llama.cpp or Ollama is put together from (``kvreport.startup_log.llama_cpp``)."""
 
     name: Name
-    expression: Expression
+    expression: Expression  # What the line contains, with the groups that are read there.
     example: LongText
-    read: Text
+    read: Text  # Where the engine prints it.
 
     @property
     def expanded(self) -> str:
@@ -164,18 +144,14 @@ class StartLine(Record):
 
 
 class MemoryFlag(Record):
-    """A flag of a server that changes memory: who reads it, and what it changes where nobody does.
+    """A flag of a server that changes memory: who reads it, and what it changes where nobody does."""
 
-    Attributes:
-        changes: What of the memory it changes, in words.
-        estimate: The flag of ``kvreport estimate`` of the same meaning; None where there is none.
-        fact: The fact that the log reader takes from it; None if a log is only told that it is not followed.
-        usual: A value that a server prints where nobody set the flag; ``*`` if what it prints tells nothing.
-    """
-
-    changes: Text
+    changes: Text  # What of the memory it changes, in words.
+    # The flag of ``kvreport estimate`` of the same meaning; None where there is none.
     estimate: Text | None = None
+    # The fact that the log reader takes from it; None if a log is only told that it is not followed.
     fact: Text | None = None
+    # A value that a server prints where nobody set the flag; ``*`` if what it prints tells nothing.
     usual: Text | None = None
     older: Text | None = None
 
@@ -205,24 +181,16 @@ class MemoryFlag(Record):
 
 
 class LogLines(Record):
-    """One engine's lines, the content of ``log_lines/<engine>.yaml``.
-
-    Attributes:
-        engine: Whose they are; None for lines that several print.
-        facts: What lines can state, by name.
-        remedies: What can be changed where a start ends, in the words of each engine, and of ``any``.
-        lines: In the order in which they are tried; several may match one line.
-        flags: Flags of its server that change memory.
-        starts: Lines that a start is put together from, buffer by buffer.
-    """
+    """One engine's lines, the content of ``log_lines/<engine>.yaml``."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    engine: Engine | None = None
-    facts: dict[Name, Fact] = Field(default_factory=dict)
+    engine: Engine | None = None  # Whose they are; None for lines that several print.
+    facts: dict[Name, Fact] = Field(default_factory=dict)  # What lines can state, by name.
+    # What can be changed where a start ends, in the words of each engine, and of ``any``.
     remedies: dict[Name, dict[Name, Text]] = Field(default_factory=dict)
-    lines: tuple[LogLine, ...] = ()
-    flags: dict[Text, MemoryFlag] = Field(default_factory=dict)
-    starts: tuple[StartLine, ...] = ()
+    lines: tuple[LogLine, ...] = ()  # In the order in which they are tried; several may match one line.
+    flags: dict[Text, MemoryFlag] = Field(default_factory=dict)  # Flags of its server that change memory.
+    starts: tuple[StartLine, ...] = ()  # Lines that a start is put together from, buffer by buffer.
 
     def faults(self, where: str) -> Iterator[Fault]:
         """Yield what is wrong with a line."""

@@ -37,46 +37,28 @@ Day = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}$"
 
 
 class Machine(Record):
-    """What an experiment ran on.
+    """What an experiment ran on."""
 
-    Attributes:
-        label: The machine's class, as a reader should know it: no host name, no path.
-        accelerator: What its driver calls the accelerator; None on a CPU.
-        memory_bytes: Memory that a process can use on the device.
-        note: What else matters for the readings.
-    """
-
-    label: Text
-    accelerator: Text | None = None
+    label: Text  # The machine's class, as a reader should know it: no host name, no path.
+    accelerator: Text | None = None  # What its driver calls the accelerator; None on a CPU.
     driver: Text | None = None
-    memory_bytes: Annotated[int, Field(ge=0)] | None = None
-    note: LongText | None = None
+    memory_bytes: Annotated[int, Field(ge=0)] | None = None  # Memory that a process can use on the device.
+    note: LongText | None = None  # What else matters for the readings.
 
 
 class MeasuredQuantity(Record):
-    """One measured quantity.
+    """One measured quantity."""
 
-    Attributes:
-        case: What was run, the line that it belongs to.
-        model: Id of the model whose config was built, if one was.
-        quantity: What was measured: ``cache``, ``weights``, ``decode step`` …
-        unit: Unit of both figures.
-        at: The settings of this reading: ``context_tokens``, ``batch`` …
-        measured: What the machine showed; None where it refused (``note`` says why).
-        computed: What the arithmetic gave in the same run; None where it says nothing.
-        relation: How the two should stand to each other.
-        raw: Every single reading that ``measured`` was taken from.
-    """
-
-    case: Text
-    model: Text | None = None
-    quantity: Text
-    unit: Unit
+    case: Text  # What was run, the line that it belongs to.
+    model: Text | None = None  # Id of the model whose config was built, if one was.
+    quantity: Text  # What was measured: ``cache``, ``weights``, ``decode step`` …
+    unit: Unit  # Unit of both figures.
+    # The settings of this reading: ``context_tokens``, ``batch`` …
     at: dict[Text, int | Text] = Field(default_factory=dict)
-    measured: Number | None
-    computed: Number | None = None
-    relation: Relation = "equals"
-    raw: tuple[Number, ...] = ()
+    measured: Number | None  # What the machine showed; None where it refused (``note`` says why).
+    computed: Number | None = None  # What the arithmetic gave in the same run; None where it says nothing.
+    relation: Relation = "equals"  # How the two should stand to each other.
+    raw: tuple[Number, ...] = ()  # Every single reading that ``measured`` was taken from.
     note: LongText | None = None
 
     @property
@@ -99,28 +81,20 @@ class MeasuredQuantity(Record):
 
 
 class Measurement(Record):
-    """One experiment on one machine.
-
-    Attributes:
-        name: File name without its ending.
-        device: ``cuda``, ``cpu``, or ``meta``, where shapes are made and nothing is stored.
-        versions: Versions of the libraries that took part.
-        settings: How it was run.
-        command: The command that runs it again.
-        failures: What could not be run, and why.
-    """
+    """One experiment on one machine."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    name: Slug
+    name: Slug  # File name without its ending.
     experiment: Experiment
+    # ``cuda``, ``cpu``, or ``meta``, where shapes are made and nothing is stored.
     device: Literal["cuda", "cpu", "meta"]
     date: Day
     machine: Machine
-    versions: dict[Text, Text]
-    settings: dict[Text, int | float | Text] = Field(default_factory=dict)
-    command: Text
+    versions: dict[Text, Text]  # Versions of the libraries that took part.
+    settings: dict[Text, int | float | Text] = Field(default_factory=dict)  # How it was run.
+    command: Text  # The command that runs it again.
     readings: tuple[MeasuredQuantity, ...]
-    failures: tuple[LongText, ...] = ()
+    failures: tuple[LongText, ...] = ()  # What could not be run, and why.
 
 
 def load_measurements(folder: Path) -> tuple[Measurement, ...]:

@@ -68,21 +68,17 @@ MAX_LAYERS: Final = 4096
 
 
 class LayerGroup(Record):
-    """Layers that keep exactly the same caches.
+    """Layers that keep exactly the same caches."""
 
-    Attributes:
-        name: What a reader calls them: ``full attention``, ``sliding window``, ``Gated DeltaNet``.
-        layers: Indices as inclusive runs, ``"0-3,7"``; the order makes the layer strip.
-        caches: What each of these layers keeps; empty if nothing (MLP-only or expert-only layers).
-    """
-
-    name: Text
+    name: Text  # What a reader calls them: ``full attention``, ``sliding window``, ``Gated DeltaNet``.
+    # Indices as inclusive runs, ``"0-3,7"``; the order makes the layer strip.
     layers: Annotated[
         str,
         StringConstraints(
             pattern=r"^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$", max_length=40_000
         ),
     ]
+    # What each of these layers keeps; empty if nothing (MLP-only or expert-only layers).
     caches: tuple[Cache, ...] = ()
 
     @cached_property
@@ -112,35 +108,26 @@ class LayerGroup(Record):
 
 
 class WeightGroup(Record):
-    """``count`` tensors of the same shape and use.
+    """``count`` tensors of the same shape and use."""
 
-    Attributes:
-        name: Module path with ``*`` for the layer (and expert) index.
-        component: What the weight is for.
-        shape: Shape of one tensor, output dimension first.
-        count: How many such tensors the model has.
-        split: How tensor parallelism divides it.
-        heads: For ``heads``, ``kv_heads`` and ``groups``: how many there are to divide.
-        released: Storage format in the published checkpoint (a name in ``formats.yaml``); None
-            means the model's own 16- or 32-bit type.
-        looked_up: True for a table of which a token reads single rows (per-layer embeddings,
-            n-grams, positions): resident as a whole, but neither read nor multiplied as a whole.
-            The component ``embedding`` needs no mark.
-        stored_bytes: Bytes of all ``count`` tensors as published, scales included, where a file's
-            header states them; None means that shape and format decide.
-        narrowest: Format with the fewest bytes that the tensor may have, where a copy is known by its name alone and
-            ``released`` is the one with the most; None where ``released`` is known.
-    """
-
-    name: Text
-    component: Component
+    name: Text  # Module path with ``*`` for the layer (and expert) index.
+    component: Component  # What the weight is for.
+    # Shape of one tensor, output dimension first.
     shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=5)]
-    count: Positive = 1
-    split: Split = "replicated"
-    heads: Positive | None = None
+    count: Positive = 1  # How many such tensors the model has.
+    split: Split = "replicated"  # How tensor parallelism divides it.
+    heads: Positive | None = None  # For ``heads``, ``kv_heads`` and ``groups``: how many there are to divide.
+    # Storage format in the published checkpoint (a name in ``formats.yaml``); None means the model's own 16-
+    # or 32-bit type.
     released: Slug | None = None
+    # True for a table of which a token reads single rows (per-layer embeddings, n-grams, positions): resident
+    # as a whole, but neither read nor multiplied as a whole. The component ``embedding`` needs no mark.
     looked_up: bool = False
+    # Bytes of all ``count`` tensors as published, scales included, where a file's header states them; None
+    # means that shape and format decide.
     stored_bytes: Annotated[int, Field(ge=0, le=1 << 50)] | None = None
+    # Format with the fewest bytes that the tensor may have, where a copy is known by its name alone and
+    # ``released`` is the one with the most; None where ``released`` is known.
     narrowest: Slug | None = None
 
     @property
@@ -159,80 +146,60 @@ class PublishedTotal(Record):
     """What the model's repository weighs, as somebody else listed it; never used in arithmetic.
 
     A record is held against it: if the tensors do not make this total, the record is wrong.
-
-    Attributes:
-        gib: The listed total in GiB, with the digits it was listed with.
-        copies: Sets of the same weights in the repository (gpt-oss has two).
-        unused_gib: What the repository holds besides, which no engine loads and the record leaves out.
-        note: What that is.
     """
 
+    # The listed total in GiB, with the digits it was listed with.
     gib: Annotated[float, Field(gt=0, le=1 << 20)]
+    # Sets of the same weights in the repository (gpt-oss has two).
     copies: Annotated[int, Field(ge=1, le=4)] = 1
+    # What the repository holds besides, which no engine loads and the record leaves out.
     unused_gib: Annotated[float, Field(ge=0, le=1 << 20)] = 0
-    note: LongText | None = None
+    note: LongText | None = None  # What that is.
 
 
 class Experts(Record):
-    """A mixture of experts.
+    """A mixture of experts."""
 
-    Attributes:
-        routed: Experts in each mixture layer; all are resident in memory.
-        per_token: Experts that one token reads.
-    """
-
+    # Experts in each mixture layer; all are resident in memory.
     routed: Annotated[int, Field(ge=1, le=1 << 20)]
-    per_token: Annotated[int, Field(ge=1, le=1 << 20)]
+    per_token: Annotated[int, Field(ge=1, le=1 << 20)]  # Experts that one token reads.
 
 
 class Model(Record):
-    """A model as published.
-
-    Attributes:
-        id: ``org/name`` on the hub it was published on.
-        name: What people call it.
-        aliases: Other ids and names that mean the same bytes (search and look-up use them).
-        architecture: The class named by its ``config.json``.
-        attention_heads: Query heads of a layer; 0 if the model has no attention at all (Mamba, RWKV).
-        context_tokens: The longest context its maker supports.
-        dtype: Type of the unquantised weights, and of the cache unless a format says otherwise.
-        kv_format: KV format that the checkpoint itself declares, or None for ``dtype``.
-        rotary_axes: Positions that whole heads rotate by: 3 where time, height and width each have their own, 0
-            where no head rotates.
-        weight_format: What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
-        published_total: What its repository weighs, where that is known.
-        quantized_from: Id of the model that this is a quantized copy of, or None.
-        not_loaded: Components that an engine leaves out by default (``mtp``).
-        unsupported_by: Engines that do not run this model whatever their lists of classes say, with the reason.
-        predecessor_ids: Ids that this record had before; pages redirect from them.
-    """
+    """A model as published."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    id: ModelId
-    name: Text
+    id: ModelId  # ``org/name`` on the hub it was published on.
+    name: Text  # What people call it.
     family: Text
     maker: Text
     release: YearMonth | None = None
     licence: Text | None = None
+    # Other ids and names that mean the same bytes (search and look-up use them).
     aliases: tuple[Text, ...] = ()
-    architecture: Text
-    context_tokens: Tokens
+    architecture: Text  # The class named by its ``config.json``.
+    context_tokens: Tokens  # The longest context its maker supports.
+    # Type of the unquantised weights, and of the cache unless a format says otherwise.
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
-    kv_format: Slug | None = None
-    weight_format: Slug
+    kv_format: Slug | None = None  # KV format that the checkpoint itself declares, or None for ``dtype``.
+    weight_format: Slug  # What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
     hidden_size: Annotated[int, Field(ge=1, le=1 << 20)]
+    # Query heads of a layer; 0 if the model has no attention at all (Mamba, RWKV).
     attention_heads: Annotated[int, Field(ge=0, le=1 << 20)]
     vocabulary: Annotated[int, Field(ge=1, le=1 << 24)]
     intermediate_size: Positive | None = None
+    # Positions that whole heads rotate by: 3 where time, height and width each have their own, 0 where no
+    # head rotates.
     rotary_axes: Annotated[int, Field(ge=0, le=4)] = 1
     experts: Experts | None = None
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
     weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]
-    published_total: PublishedTotal | None = None
-    quantized_from: ModelId | None = None
-    not_loaded: tuple[Component, ...] = ("mtp",)
+    published_total: PublishedTotal | None = None  # What its repository weighs, where that is known.
+    quantized_from: ModelId | None = None  # Id of the model that this is a quantized copy of, or None.
+    not_loaded: tuple[Component, ...] = ("mtp",)  # Components that an engine leaves out by default (``mtp``).
+    # Engines that do not run this model whatever their lists of classes say, with the reason.
     unsupported_by: dict[Slug, LongText] = Field(default_factory=dict)
-    predecessor_ids: tuple[ModelId, ...] = ()
+    predecessor_ids: tuple[ModelId, ...] = ()  # Ids that this record had before; pages redirect from them.
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 

@@ -13,19 +13,13 @@ from kvreport.catalog.shelf import CatalogFile
 
 
 class Tool(Record):
-    """A tool that was run.
-
-    Attributes:
-        url: Where it comes from.
-        how: What was called, with which settings.
-        run: The day it was run, where that is not the day of its table.
-    """
+    """A tool that was run."""
 
     key: Slug
     name: Text
-    url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=300)]
-    how: Text
-    run: Day | None = None
+    url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=300)]  # Where it comes from.
+    how: Text  # What was called, with which settings.
+    run: Day | None = None  # The day it was run, where that is not the day of its table.
 
 
 class _Answer(Record):
@@ -48,18 +42,13 @@ class Answer(_Answer):
 
 
 class Question(Record):
-    """One question: how many requests of a context fit?
-
-    Attributes:
-        weight_format: The catalog's name; None for the checkpoint as released.
-        kv_format: The catalog's name; None for what the checkpoint declares, else 16 bits.
-    """
+    """One question: how many requests of a context fit?"""
 
     model: ModelId
     gpu: Slug
     tensor_parallel: Positive = 1
-    weight_format: Slug | None = None
-    kv_format: Slug | None = None
+    weight_format: Slug | None = None  # The catalog's name; None for the checkpoint as released.
+    kv_format: Slug | None = None  # The catalog's name; None for what the checkpoint declares, else 16 bits.
     utilization: Share
     context_tokens: Positive
     answers: Annotated[tuple[Answer, ...], Field(min_length=1)]
@@ -72,19 +61,14 @@ class PoolAnswer(_Answer):
 
 
 class PoolQuestion(Record):
-    """How many requests of a context a pool of 40 GiB per device holds, cached in 16 bits.
-
-    Attributes:
-        context_tokens: Tokens of each request.
-        planner: What vLLM's own planner printed, where a run of it was recorded.
-        answers: What the tools' bytes come to.
-    """
+    """How many requests of a context a pool of 40 GiB per device holds, cached in 16 bits."""
 
     model: ModelId
     tensor_parallel: Positive = 1
-    context_tokens: Positive
+    context_tokens: Positive  # Tokens of each request.
+    # What vLLM's own planner printed, where a run of it was recorded.
     planner: Annotated[float, Field(gt=0)] | None = None
-    answers: Annotated[tuple[PoolAnswer, ...], Field(min_length=1)]
+    answers: Annotated[tuple[PoolAnswer, ...], Field(min_length=1)]  # What the tools' bytes come to.
 
 
 class CitedTool(Record):
@@ -96,22 +80,15 @@ class CitedTool(Record):
 
 
 class PeersFile(CatalogFile):
-    """The content of ``peers.yaml``: tools, the day they were run, their answers.
-
-    Attributes:
-        date: The day the tools were run.
-        cited: Tools that were not, and why.
-        pools: Questions about a pool of 40 GiB.
-        pools_date: The day those were asked, if another.
-    """
+    """The content of ``peers.yaml``: tools, the day they were run, their answers."""
 
     FILE = "peers.yaml"
-    date: Day
+    date: Day  # The day the tools were run.
     tools: Annotated[tuple[Tool, ...], Field(min_length=1)]
-    cited: tuple[CitedTool, ...] = ()
+    cited: tuple[CitedTool, ...] = ()  # Tools that were not, and why.
     cases: Annotated[tuple[Question, ...], Field(min_length=1)]
-    pools: tuple[PoolQuestion, ...] = ()
-    pools_date: Day | None = None
+    pools: tuple[PoolQuestion, ...] = ()  # Questions about a pool of 40 GiB.
+    pools_date: Day | None = None  # The day those were asked, if another.
 
     @model_validator(mode="after")
     def _tools_are_named(self) -> Self:

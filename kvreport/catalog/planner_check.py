@@ -13,38 +13,23 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class PlannerCheck(CatalogFile):
-    """The content of ``planner_check.yaml``, which the script writes.
-
-    Attributes:
-        engine: Whose planner was recorded.
-        rows: Rows compared: a model under one set of flags.
-        points: Pools and lengths, over all rows.
-        equal: Points whose blocks, tokens and concurrency (or refusal) are equal.
-        near: Points within 1%.
-        equal_as_recorded: Equal points if no flag is inferred.
-        inferred_rows: Rows planned with a flag that the record leaves out.
-        left_out_rows: Rows whose model has no config beside the record.
-        layout_models: Models planned over pipeline stages or decode-context ranks.
-        layout_rows: Rows of those: a model under one set of flags in one layout.
-        layout_points: Pools and lengths, over all those rows.
-        layout_equal: Points of those whose blocks, tokens and concurrency (or refusal) are equal.
-    """
+    """The content of ``planner_check.yaml``, which the script writes."""
 
     FILE = "planner_check.yaml"
-    engine: Text
+    engine: Text  # Whose planner was recorded.
     models: Positive
-    rows: Positive
-    points: Positive
-    equal: Count
-    near: Count
-    equal_as_recorded: Count
-    inferred_rows: Count
+    rows: Positive  # Rows compared: a model under one set of flags.
+    points: Positive  # Pools and lengths, over all rows.
+    equal: Count  # Points whose blocks, tokens and concurrency (or refusal) are equal.
+    near: Count  # Points within 1%.
+    equal_as_recorded: Count  # Equal points if no flag is inferred.
+    inferred_rows: Count  # Rows planned with a flag that the record leaves out.
     inferred_flag: Text
-    left_out_rows: Count
-    layout_models: Count = 0
-    layout_rows: Count = 0
-    layout_points: Count = 0
-    layout_equal: Count = 0
+    left_out_rows: Count  # Rows whose model has no config beside the record.
+    layout_models: Count = 0  # Models planned over pipeline stages or decode-context ranks.
+    layout_rows: Count = 0  # Rows of those: a model under one set of flags in one layout.
+    layout_points: Count = 0  # Pools and lengths, over all those rows.
+    layout_equal: Count = 0  # Points of those whose blocks, tokens and concurrency (or refusal) are equal.
 
     @model_validator(mode="after")
     def _no_more_than_all(self) -> Self:
@@ -56,15 +41,11 @@ class PlannerCheck(CatalogFile):
 
 
 class ReleaseCheck(Record):
-    """Points of one release.
-
-    Attributes:
-        equal: Points of which all quantities are equal.
-    """
+    """Points of one release."""
 
     release: Text
     points: Positive
-    equal: Count
+    equal: Count  # Points of which all quantities are equal.
 
 
 class PlannerDifference(Record):
@@ -76,30 +57,22 @@ class PlannerDifference(Record):
 
 
 class OracleCheck(CatalogFile):
-    """The content of ``planner_check_sglang.yaml``, which ``scripts/check_sglang.py`` writes.
-
-    Attributes:
-        points: Points compared: a model under one set of flags on one device.
-        equal: Points whose share, chunk, captured batch, page, tokens, windows, states and requests are all equal.
-        refused_by_engine: Points that the engine answered with an error, so that nothing is compared.
-        other_classes: Points whose config is not that of the catalog's record: another class, or class defaults.
-        models_by_config: Models of the compared that the catalog lacks, read from their config.
-        releases: Points by release.
-        differences: Points that differ, by model.
-    """
+    """The content of ``planner_check_sglang.yaml``, which ``scripts/check_sglang.py`` writes."""
 
     FILE = "planner_check_sglang.yaml"
     engine: Text
     day: Text
     models: Positive
     accelerators: tuple[Text, ...]
-    points: Positive
+    points: Positive  # Points compared: a model under one set of flags on one device.
+    # Points whose share, chunk, captured batch, page, tokens, windows, states and requests are all equal.
     equal: Count
-    refused_by_engine: Count
+    refused_by_engine: Count  # Points that the engine answered with an error, so that nothing is compared.
+    # Points whose config is not that of the catalog's record: another class, or class defaults.
     other_classes: Count
-    models_by_config: Count = 0
-    releases: tuple[ReleaseCheck, ...] = ()
-    differences: tuple[PlannerDifference, ...] = ()
+    models_by_config: Count = 0  # Models of the compared that the catalog lacks, read from their config.
+    releases: tuple[ReleaseCheck, ...] = ()  # Points by release.
+    differences: tuple[PlannerDifference, ...] = ()  # Points that differ, by model.
 
     @model_validator(mode="after")
     def _no_more_than_all(self) -> Self:

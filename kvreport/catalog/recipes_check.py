@@ -7,24 +7,16 @@ from kvreport.catalog.shelf import CatalogFile
 
 
 class EngineSays(Record):
-    """What the engine's own planner says of a claim; without figures, why there are none.
+    """What the engine's own planner says of a claim; without figures, why there are none."""
 
-    Attributes:
-        weights_gb: Weights that its layers load, in GB.
-        short_gib_per_gpu: What one request of the longest length lacks on one GPU, in GiB: it refuses to start.
-        blocks: Blocks of the pool, each of which can hold the state of one request.
-        max_seqs: Requests that it allows at once.
-        not_asked: Why it was not asked.
-        config_of: The model whose config stood in.
-    """
-
-    weights_gb: float | None = None
+    weights_gb: float | None = None  # Weights that its layers load, in GB.
+    # What one request of the longest length lacks on one GPU, in GiB: it refuses to start.
     short_gib_per_gpu: float | None = None
-    blocks: Count | None = None
-    max_seqs: Positive | None = None
+    blocks: Count | None = None  # Blocks of the pool, each of which can hold the state of one request.
+    max_seqs: Positive | None = None  # Requests that it allows at once.
     could_not: Text | None = None
-    not_asked: Text | None = None
-    config_of: Text | None = None
+    not_asked: Text | None = None  # Why it was not asked.
+    config_of: Text | None = None  # The model whose config stood in.
 
 
 class Claimed(Record):

@@ -16,20 +16,15 @@ FOLDER: Final = "refusals/"
 
 
 class Refusal(Record):
-    """One sentence.
-
-    Attributes:
-        lines: Lines of logs that say it, as they are named in ``log_lines``; the first one's example is shown.
-        means: What happened, where the lines' own meaning is not all.
-        arithmetic: The comparison that failed, a formula each.
-        example: A question of :func:`kvreport.estimate` that ends in it; None where none does.
-    """
+    """One sentence."""
 
     slug: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
+    # Lines of logs that say it, as they are named in ``log_lines``; the first one's example is shown.
     lines: Annotated[tuple[Name, ...], Field(min_length=1)]
     title: Text
-    means: LongText | None = None
-    arithmetic: tuple[Text, ...] = ()
+    means: LongText | None = None  # What happened, where the lines' own meaning is not all.
+    arithmetic: tuple[Text, ...] = ()  # The comparison that failed, a formula each.
+    # A question of :func:`kvreport.estimate` that ends in it; None where none does.
     example: dict[str, Any] | None = None
 
     @property

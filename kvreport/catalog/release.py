@@ -97,18 +97,14 @@ Digests = tuple[Annotated[str, Field(pattern=r"^([0-9a-f]{12}|-)$")], ...]
 
 
 class Read(Record):
-    """What was read in an engine's package, and where.
-
-    Attributes:
-        read: Where it stands: ``path::name`` of a function, class or assignment.
-        at: The first and the last release that it was read in there, or the one alone; a commit or a build where releases are none.
-            None where start-up logs alone show it, or where that was not kept.
-        digest: Of each name that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
-    """
+    """What was read in an engine's package, and where."""
 
     what: LongText
-    read: Text
+    read: Text  # Where it stands: ``path::name`` of a function, class or assignment.
+    # The first and the last release that it was read in there, or the one alone; a commit or a build where
+    # releases are none. None where start-up logs alone show it, or where that was not kept.
     at: Annotated[tuple[Text, ...], Field(min_length=1, max_length=2)] | None = None
+    # Of each name that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
     digest: Digests = ()
 
     @property
@@ -127,17 +123,12 @@ class Read(Record):
 
 
 class Rule(Read):
-    """One rule of an engine, by release.
+    """One rule of an engine, by release."""
 
-    Attributes:
-        rule: Its name, which code asks a release for.
-        term: The part of the answer that it decides; None for that of the rule before it.
-        values: Its value by the first release that has it, oldest first; ``"0"`` is the oldest. A list of names is given
-            whole first, then as changes.
-    """
-
-    rule: Annotated[str, Field(pattern=_NAME)]
-    term: Text | None = None
+    rule: Annotated[str, Field(pattern=_NAME)]  # Its name, which code asks a release for.
+    term: Text | None = None  # The part of the answer that it decides; None for that of the rule before it.
+    # Its value by the first release that has it, oldest first; ``"0"`` is the oldest. A list of names is
+    # given whole first, then as changes.
     values: Annotated[
         dict[Text, bool | int | float | Text | tuple[Text, ...] | Change],
         Field(min_length=2, max_length=_PER_RULE),
@@ -168,13 +159,10 @@ def _by_release(values: Mapping[str, Any]) -> Iterator[tuple[Numbers, Plain]]:
 
 
 class FieldByRelease(Read):
-    """A field of an engine's record that releases decide and that is no plain value, such as its classes of devices.
-
-    Attributes:
-        values: Its value by the first release that has it, oldest first, as a record states it.
-    """
+    """A field of an engine's record that releases decide and that is no plain value, such as its classes of devices."""
 
     field: Annotated[str, Field(pattern=_NAME)]
+    # Its value by the first release that has it, oldest first, as a record states it.
     values: Annotated[dict[Text, JsonValue], Field(min_length=1, max_length=_PER_RULE)]
 
     def by_release(self) -> dict[Numbers, JsonValue]:
@@ -183,18 +171,12 @@ class FieldByRelease(Read):
 
 
 class RangeOfReleases(Record):
-    """Releases that answers are named after.
+    """Releases that answers are named after."""
 
-    Attributes:
-        name: Of the record, on the command line.
-        first: The first release of the range, which ends where the next one begins.
-        version: The release that the record stands for.
-    """
-
-    name: Slug
+    name: Slug  # Of the record, on the command line.
     label: Text
-    first: Text
-    version: Text
+    first: Text  # The first release of the range, which ends where the next one begins.
+    version: Text  # The release that the record stands for.
 
     @property
     def numbers(self) -> Numbers:
@@ -203,14 +185,11 @@ class RangeOfReleases(Record):
 
 
 class ClassList(Read):
-    """Model classes that an engine's source treats in a way of their own, by release.
+    """Model classes that an engine's source treats in a way of their own, by release."""
 
-    Attributes:
-        list: Its name, which code asks an engine for (:meth:`kvreport.catalog.engine.Engine.lists`).
-        values: The classes by the first release that has them, oldest first: given whole, then as changes.
-    """
-
+    # Its name, which code asks an engine for (:meth:`kvreport.catalog.engine.Engine.lists`).
     list: Annotated[str, Field(pattern=_NAME)]
+    # The classes by the first release that has them, oldest first: given whole, then as changes.
     values: Annotated[dict[Text, tuple[Text, ...] | Change], Field(min_length=1, max_length=_PER_RULE)]
 
     def by_release(self) -> dict[Numbers, frozenset[str]]:
@@ -234,37 +213,26 @@ def _disordered(name: str, stated: Iterable[str], values: Sequence[Plain]) -> It
 
 
 class Trait(Read):
-    """What an engine does in every release that was read.
+    """What an engine does in every release that was read."""
 
-    Attributes:
-        trait: Its name, which code asks an engine for (:func:`trait`).
-        value: True, or the number, word or names that it is.
-    """
-
-    trait: Annotated[str, Field(pattern=_NAME)]
-    value: bool | int | Text | tuple[Text, ...]
+    trait: Annotated[str, Field(pattern=_NAME)]  # Its name, which code asks an engine for (:func:`trait`).
+    value: bool | int | Text | tuple[Text, ...]  # True, or the number, word or names that it is.
 
 
 class RulesFile(Record):
-    """The content of ``rules.yaml``.
-
-    Attributes:
-        engine: Fields of their records that all releases have in common.
-        records: Ranges of releases, oldest first.
-        rules: Rules by release. One that is named like a field of a record is that field; another with fractions is a constant.
-        fields: Further fields by release.
-        lists: Model classes by release.
-        traits: What all releases do.
-    """
+    """The content of ``rules.yaml``."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Slug
+    # Fields of their records that all releases have in common.
     engine: dict[Text, JsonValue] = Field(default_factory=dict)
-    records: tuple[RangeOfReleases, ...] = ()
+    records: tuple[RangeOfReleases, ...] = ()  # Ranges of releases, oldest first.
+    # Rules by release. One that is named like a field of a record is that field; another with fractions is a
+    # constant.
     rules: tuple[Rule, ...] = ()
-    fields: tuple[FieldByRelease, ...] = ()
-    lists: tuple[ClassList, ...] = ()
-    traits: tuple[Trait, ...] = ()
+    fields: tuple[FieldByRelease, ...] = ()  # Further fields by release.
+    lists: tuple[ClassList, ...] = ()  # Model classes by release.
+    traits: tuple[Trait, ...] = ()  # What all releases do.
 
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what rules and lists say against one another, each by itself and by name."""
@@ -291,17 +259,11 @@ class RulesFile(Record):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Release:
-    """What one release of an engine does: the value of every rule, asked for by the rule's name and kind.
+    """What one release of an engine does: the value of every rule, asked for by the rule's name and kind."""
 
-    Attributes:
-        numbers: The release; empty for the newest.
-        values: Values by rule.
-        lists: Model classes by list.
-    """
-
-    numbers: Numbers
-    values: Mapping[str, Plain]
-    lists: Mapping[str, frozenset[str]]
+    numbers: Numbers  # The release; empty for the newest.
+    values: Mapping[str, Plain]  # Values by rule.
+    lists: Mapping[str, frozenset[str]]  # Model classes by list.
 
     def has(self, rule: str) -> bool:
         """Whether a rule holds; a family that does not have it does not do it."""

@@ -22,61 +22,43 @@ Takes = Literal["0", "1", "2", "?", "+"]
 
 
 class FlagGroup(Record):
-    """Flags of one effect.
-
-    Attributes:
-        changes: The term of the memory, or the decision, in words; None for flags without effect on memory.
-        ours: This program's flag of the same meaning, where it has another name.
-        needs: Flags, apart by spaces, without any of which it has no effect.
-        values: Values that are written otherwise here: the words in place of flag and value; empty to leave both out.
-        is_file: Whether an answer follows it only where its value is a file that is here.
-        read: Where the effect was read: path::function in the engine's source.
-        package: The package that adds them to the server, where they are not its own.
-        until: The last release whose parser had them, where the newest one has them no more.
-        flags: Every spelling, apart by spaces, with what it takes.
-    """
+    """Flags of one effect."""
 
     effect: Effect
+    # The term of the memory, or the decision, in words; None for flags without effect on memory.
     changes: Text | None = None
-    ours: Text | None = None
-    needs: Text | None = None
+    ours: Text | None = None  # This program's flag of the same meaning, where it has another name.
+    needs: Text | None = None  # Flags, apart by spaces, without any of which it has no effect.
+    # Values that are written otherwise here: the words in place of flag and value; empty to leave both out.
     values: dict[str, str] = Field(default_factory=dict)
-    is_file: bool = False
-    read: Text | None = None
-    package: Text | None = None
+    is_file: bool = False  # Whether an answer follows it only where its value is a file that is here.
+    read: Text | None = None  # Where the effect was read: path::function in the engine's source.
+    package: Text | None = None  # The package that adds them to the server, where they are not its own.
+    # The last release whose parser had them, where the newest one has them no more.
     until: Text | None = None
+    # Every spelling, apart by spaces, with what it takes.
     flags: Annotated[dict[Text, Takes], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFlag:
-    """One flag.
+    """One flag."""
 
-    Attributes:
-        name: Its first spelling.
-    """
-
-    name: str
+    name: str  # Its first spelling.
     takes: Takes
     group: FlagGroup
 
 
 class ServerFlags(Record):
-    """One engine's server, the content of ``flags/<family>.yaml``.
-
-    Attributes:
-        release: Whose parser was read: a version or a commit.
-        source: Where the flags stand.
-        groups: Every flag, by effect.
-        variables: Variables of the environment that change memory, by effect, as flags that take a value.
-    """
+    """One engine's server, the content of ``flags/<family>.yaml``."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     family: Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx"]
-    release: Text
+    release: Text  # Whose parser was read: a version or a commit.
     command: Text
-    source: Source
-    groups: Annotated[tuple[FlagGroup, ...], Field(min_length=1)]
+    source: Source  # Where the flags stand.
+    groups: Annotated[tuple[FlagGroup, ...], Field(min_length=1)]  # Every flag, by effect.
+    # Variables of the environment that change memory, by effect, as flags that take a value.
     variables: tuple[FlagGroup, ...] = ()
 
     @property
@@ -108,19 +90,13 @@ _SHORTEST: Final = len("--abcd")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A word of a command as a server's parser takes it.
-
-    Attributes:
-        shown: As it is named in an answer.
-        value: What is written in the word itself; None where nothing is.
-        negative: Whether it is a switch with "no" before it.
-    """
+    """A word of a command as a server's parser takes it."""
 
     flag: ServerFlag
-    shown: str
+    shown: str  # As it is named in an answer.
     takes: Takes
-    value: str | None = None
-    negative: bool = False
+    value: str | None = None  # What is written in the word itself; None where nothing is.
+    negative: bool = False  # Whether it is a switch with "no" before it.
 
 
 class FlagTable:

@@ -231,13 +231,9 @@ def read_each(record: type[R], folder: Path) -> tuple[dict[str, R], list[Fault]]
 
 
 class CatalogFile(Record):
-    """The content of one file of a catalog.
+    """The content of one file of a catalog."""
 
-    Attributes:
-        FILE: Its path in the catalog's folder.
-    """
-
-    FILE: ClassVar[str]
+    FILE: ClassVar[str]  # Its path in the catalog's folder.
     schema_version: Literal[1] = SCHEMA_VERSION
 
     @classmethod

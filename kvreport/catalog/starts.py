@@ -30,27 +30,21 @@ About = Literal[
 
 
 class KnownStart(Record):
-    """One engine, one model, one machine, and whether it started.
+    """One engine, one model, one machine, and whether it started."""
 
-    Attributes:
-        id: Slug, unique in the file.
-        starts: Whether it started; False if the engine refused or ran out of memory at start.
-        engine: Name on the command line, with the release: ``vllm@0.13.0``; without one, the current release.
-        options: Further fields of a query; what is not said is the engine's default.
-        says: What the source says, in our words.
-        first_sight: Whether the release that met the case first predicted it, before any rule was changed for it;
-            None for cases that rules were written from.
-    """
-
-    id: Slug
-    starts: bool
+    id: Slug  # Slug, unique in the file.
+    starts: bool  # Whether it started; False if the engine refused or ran out of memory at start.
     about: About
+    # Name on the command line, with the release: ``vllm@0.13.0``; without one, the current release.
     engine: Text
     model: ModelId
     gpu: Slug
+    # Further fields of a query; what is not said is the engine's default.
     options: dict[Text, Any] = Field(default_factory=dict)
-    says: LongText
+    says: LongText  # What the source says, in our words.
     url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=600)]
+    # Whether the release that met the case first predicted it, before any rule was changed for it; None for
+    # cases that rules were written from.
     first_sight: bool | None = None
 
 

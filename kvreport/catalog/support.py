@@ -22,24 +22,17 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class SupportRule(Record):
-    """What every rule says: whose it is, of which releases, and where it was read.
-
-    Attributes:
-        releases: First release that it holds for, and the first that it no longer does (``None``: still).
-        minimum: The least NVIDIA capability that runs.
-        maximum: The highest NVIDIA capability that the release has kernels for; None for all above ``minimum``.
-        runs: False if nothing that the rule names runs.
-        reason: Why not, in words, for ``runs: false``.
-        source: Which of the file's sources covers it.
-    """
+    """What every rule says: whose it is, of which releases, and where it was read."""
 
     family: Family
+    # First release that it holds for, and the first that it no longer does (``None``: still).
     releases: tuple[Release, Release | None] = ("0.0", None)
-    minimum: CudaCapability | None = None
+    minimum: CudaCapability | None = None  # The least NVIDIA capability that runs.
+    # The highest NVIDIA capability that the release has kernels for; None for all above ``minimum``.
     maximum: CudaCapability | None = None
-    runs: bool = True
-    reason: LongText | None = None
-    source: Text
+    runs: bool = True  # False if nothing that the rule names runs.
+    reason: LongText | None = None  # Why not, in words, for ``runs: false``.
+    source: Text  # Which of the file's sources covers it.
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -68,45 +61,34 @@ def _beginnings(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class DeviceRule(SupportRule):
-    """Which devices an engine runs on; the first that names a device decides.
-
-    Attributes:
-        capabilities: The capabilities that run; empty for all from ``minimum``.
-        not_architectures: Architectures that the rule does not speak of.
-    """
+    """Which devices an engine runs on; the first that names a device decides."""
 
     vendors: Annotated[tuple[Vendor, ...], Field(min_length=1)]
-    capabilities: tuple[Text, ...] = ()
-    not_architectures: tuple[Text, ...] = ()
+    capabilities: tuple[Text, ...] = ()  # The capabilities that run; empty for all from ``minimum``.
+    not_architectures: tuple[Text, ...] = ()  # Architectures that the rule does not speak of.
 
 
 class FormatRule(SupportRule):
-    """Which formats an engine runs on some makers' devices; the last that names a format decides.
+    """Which formats an engine runs on some makers' devices; the last that names a format decides."""
 
-    Attributes:
-        formats: Names, each of which stands for every layout that begins with it.
-        excluded: Names that begin like one of ``formats`` and that the rule is not about.
-        ending: The last part of the names that the rule is about (``2of4``); None for any.
-        native: The least capability that multiplies in the format; devices below widen it first.
-        caches: Kinds of caches that a model has one of; empty for any model.
-        experts: True if the rule is only about models with routed experts.
-        dense: True if the rule is only about models without routed experts.
-        architectures: Classes that run in the format, as ``config.json`` names them; None for all.
-        vendors: Makers whose devices the rule is about.
-        capabilities: The capabilities that run, by name (AMD's); empty for all from ``minimum``.
-        generations: Whole numbers of NVIDIA's capabilities that run; empty for all from ``minimum``.
-    """
-
+    # Names, each of which stands for every layout that begins with it.
     formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
+    # Names that begin like one of ``formats`` and that the rule is not about.
     excluded: tuple[FormatName, ...] = ()
+    # The last part of the names that the rule is about (``2of4``); None for any.
     ending: FormatName | None = None
+    # The least capability that multiplies in the format; devices below widen it first.
     native: CudaCapability | None = None
-    caches: tuple[Text, ...] = ()
-    experts: bool = False
-    dense: bool = False
+    caches: tuple[Text, ...] = ()  # Kinds of caches that a model has one of; empty for any model.
+    experts: bool = False  # True if the rule is only about models with routed experts.
+    dense: bool = False  # True if the rule is only about models without routed experts.
+    # Classes that run in the format, as ``config.json`` names them; None for all.
     architectures: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+    # Makers whose devices the rule is about.
     vendors: Annotated[tuple[Vendor, ...], Field(min_length=1)] = ("NVIDIA",)
+    # The capabilities that run, by name (AMD's); empty for all from ``minimum``.
     capabilities: tuple[Text, ...] = ()
+    # Whole numbers of NVIDIA's capabilities that run; empty for all from ``minimum``.
     generations: tuple[int, ...] = ()
 
     def names(self, form: str) -> bool:
@@ -119,55 +101,37 @@ class FormatRule(SupportRule):
 
 
 class AttentionRule(SupportRule):
-    """Attention that has kernels only on some generations of NVIDIA's devices.
+    """Attention that has kernels only on some generations of NVIDIA's devices."""
 
-    Attributes:
-        caches: Kinds of caches; the rule is about models that have all of them.
-        generations: Whole numbers of the capabilities that run.
-    """
-
+    # Kinds of caches; the rule is about models that have all of them.
     caches: Annotated[tuple[Text, ...], Field(min_length=1)]
+    # Whole numbers of the capabilities that run.
     generations: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
 class ContextRule(SupportRule):
-    """Attention whose kernels do not give what ranks need to join their parts of a context (``decode context parallel``).
+    """Attention whose kernels do not give what ranks need to join their parts of a context (``decode context parallel``)."""
 
-    Attributes:
-        vendors: Makers of the devices that the rule is about.
-        generations: Whole numbers of their capabilities; empty for all.
-        caches: Kinds of caches; the rule is about models that have all of them.
-        most_heads: Query heads that a kernel joins at most; None where it joins none.
-        own_heads: Query heads of one rank from which it joins none.
-    """
-
-    vendors: Annotated[tuple[Text, ...], Field(min_length=1)]
-    generations: tuple[int, ...] = ()
+    vendors: Annotated[tuple[Text, ...], Field(min_length=1)]  # Makers of the devices that the rule is about.
+    generations: tuple[int, ...] = ()  # Whole numbers of their capabilities; empty for all.
+    # Kinds of caches; the rule is about models that have all of them.
     caches: Annotated[tuple[Text, ...], Field(min_length=1)]
+    # Query heads that a kernel joins at most; None where it joins none.
     most_heads: Annotated[int, Field(ge=1)] | None = None
-    own_heads: Annotated[int, Field(ge=1)] | None = None
+    own_heads: Annotated[int, Field(ge=1)] | None = None  # Query heads of one rank from which it joins none.
 
 
 class TypeRule(SupportRule):
-    """The type that a release computes in, on NVIDIA's devices below ``minimum``.
+    """The type that a release computes in, on NVIDIA's devices below ``minimum``."""
 
-    Attributes:
-        dtype: The type that those devices lack.
-        casts: True if a release told nothing takes float16 instead; False if it refuses to start.
-    """
-
-    dtype: Literal["bfloat16"]
-    casts: bool
+    dtype: Literal["bfloat16"]  # The type that those devices lack.
+    casts: bool  # True if a release told nothing takes float16 instead; False if it refuses to start.
 
 
 class UnstableRule(SupportRule):
-    """Model classes that a release does not compute in float16, whatever the device.
+    """Model classes that a release does not compute in float16, whatever the device."""
 
-    Attributes:
-        architectures: Classes as ``config.json`` names them.
-    """
-
-    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
+    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]  # Classes as ``config.json`` names them.
 
 
 Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora", "speculative_pipeline"]
@@ -175,15 +139,10 @@ Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora", "specu
 
 
 class LackRule(SupportRule):
-    """Model classes that a release runs without one of its ways to spread a model, or without LoRA adapters.
+    """Model classes that a release runs without one of its ways to spread a model, or without LoRA adapters."""
 
-    Attributes:
-        lacks: What the classes do not have.
-        architectures: Classes as ``config.json`` names them; None for every class, where the release has no
-            such flag.
-    """
-
-    lacks: Lacking
+    lacks: Lacking  # What the classes do not have.
+    # Classes as ``config.json`` names them; None for every class, where the release has no such flag.
     architectures: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
 
     def names(self, architecture: str | None) -> bool:
@@ -192,19 +151,14 @@ class LackRule(SupportRule):
 
 
 class AlignmentRule(SupportRule):
-    """Blocks of weights that share a scale, which tensor parallelism must not cut.
+    """Blocks of weights that share a scale, which tensor parallelism must not cut."""
 
-    Attributes:
-        formats: Names, each of which stands for every layout that begins with it.
-        sides: ``both`` sides of a block, or ``input`` alone.
-        experts: True for the matrices of routed experts, False for all others.
-        refined: The least side that a release may divide the blocks of experts into, so that they can be cut;
-            None where it does not.
-    """
-
+    # Names, each of which stands for every layout that begins with it.
     formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
-    sides: Literal["both", "input"]
-    experts: bool
+    sides: Literal["both", "input"]  # ``both`` sides of a block, or ``input`` alone.
+    experts: bool  # True for the matrices of routed experts, False for all others.
+    # The least side that a release may divide the blocks of experts into, so that they can be cut; None where
+    # it does not.
     refined: Annotated[int, Field(ge=1, le=1 << 12)] | None = None
 
     def names(self, form: str) -> bool:
@@ -219,17 +173,11 @@ class RankRule(SupportRule):
 
 
 class OptionRule(SupportRule):
-    """Options of a question that an engine does not have (``runs: false``), or that change none of its answers.
+    """Options of a question that an engine does not have (``runs: false``), or that change none of its answers."""
 
-    Attributes:
-        options: Fields of :class:`kvreport.query.Query`.
-        changes: What of the memory they change in the server; None where they change none.
-        effect: What is said where one is given and accepted, in words.
-    """
-
-    options: Annotated[tuple[Text, ...], Field(min_length=1)]
-    changes: Text | None = None
-    effect: LongText | None = None
+    options: Annotated[tuple[Text, ...], Field(min_length=1)]  # Fields of :class:`kvreport.query.Query`.
+    changes: Text | None = None  # What of the memory they change in the server; None where they change none.
+    effect: LongText | None = None  # What is said where one is given and accepted, in words.
 
     @model_validator(mode="after")
     def _said(self) -> Self:
@@ -239,13 +187,7 @@ class OptionRule(SupportRule):
 
 
 class Ruling(NamedTuple):
-    """The rules that are about one release; fields as in :class:`Support`, and what its package serves.
-
-    Attributes:
-        lists: The lists of all engines; None for a catalog without any.
-        family: The lists of the engine's releases; None where the catalog has none.
-        served: What the release serves; None where no list says it.
-    """
+    """The rules that are about one release; fields as in :class:`Support`, and what its package serves."""
 
     devices: tuple[DeviceRule, ...]
     weights: tuple[FormatRule, ...]
@@ -258,9 +200,9 @@ class Ruling(NamedTuple):
     lora_ranks: tuple[RankRule, ...]
     options: tuple[OptionRule, ...]
     unstable: frozenset[str]
-    lists: ClassLists | None
-    family: EngineClasses | None
-    served: Classes | None
+    lists: ClassLists | None  # The lists of all engines; None for a catalog without any.
+    family: EngineClasses | None  # The lists of the engine's releases; None where the catalog has none.
+    served: Classes | None  # What the release serves; None where no list says it.
 
 
 class Support(Record):

@@ -41,37 +41,27 @@ NARROWEST_MATRIX: Final = 32
 
 
 class Variant(Record):
-    """A quantized copy.
-
-    Attributes:
-        id: ``org/name`` of the copy.
-        name: What people call it; None to derive it (:func:`kvreport.catalog.naming.copy_name`).
-        quantized_from: Id of the model it was made from, which has a file of its own.
-        weight_format: Format of every matrix in the layers, and what the copy is called.
-        formats: Formats of other components, or of some of these; None keeps one at 16 bits.
-        keeps: Parts of module names that stay at 16 bits whatever their component.
-        padded_intermediate_size: The MLP's width after padding with zeros, where the quantizer padded it; else None.
-        kv_format: KV format that the copy declares; the original's own packed layouts stay.
-        licence: Licence; None for the original's.
-        release: Year, or year and month; None for that of the original.
-        sources: Where this comes from; the original's sources follow.
-    """
+    """A quantized copy."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    id: ModelId
+    id: ModelId  # ``org/name`` of the copy.
+    # What people call it; None to derive it (:func:`kvreport.catalog.naming.copy_name`).
     name: Text | None = None
-    quantized_from: ModelId
-    weight_format: Slug
+    quantized_from: ModelId  # Id of the model it was made from, which has a file of its own.
+    weight_format: Slug  # Format of every matrix in the layers, and what the copy is called.
+    # Formats of other components, or of some of these; None keeps one at 16 bits.
     formats: dict[Component, Slug | None] = Field(default_factory=dict)
-    keeps: tuple[Text, ...] = ()
+    keeps: tuple[Text, ...] = ()  # Parts of module names that stay at 16 bits whatever their component.
+    # The MLP's width after padding with zeros, where the quantizer padded it; else None.
     padded_intermediate_size: Positive | None = None
-    kv_format: Slug | None = None
-    licence: Text | None = None
-    release: YearMonth | None = None
+    kv_format: Slug | None = None  # KV format that the copy declares; the original's own packed layouts stay.
+    licence: Text | None = None  # Licence; None for the original's.
+    release: YearMonth | None = None  # Year, or year and month; None for that of the original.
     aliases: tuple[Text, ...] = ()
     published_total: PublishedTotal | None = None
     predecessor_ids: tuple[ModelId, ...] = ()
     notes: tuple[LongText, ...] = ()
+    # Where this comes from; the original's sources follow.
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     @property

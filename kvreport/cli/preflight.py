@@ -39,23 +39,15 @@ MEMORY_WITHIN: Final = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One server of a file with its answer.
-
-    Attributes:
-        estimate: Its answer; None where its command or its GPU could not be read.
-        gpu: The accelerator that was answered for; empty without one.
-        verdict: The verdict of its launch; None without an answer.
-        reason: Why it does not start or was not answered; empty where it starts.
-        notes: What the reader of the command said.
-    """
+    """One server of a file with its answer."""
 
     source: str
     server: Server
-    estimate: Estimate | None
-    gpu: str
-    verdict: str | None
-    reason: str
-    notes: tuple[str, ...]
+    estimate: Estimate | None  # Its answer; None where its command or its GPU could not be read.
+    gpu: str  # The accelerator that was answered for; empty without one.
+    verdict: str | None  # The verdict of its launch; None without an answer.
+    reason: str  # Why it does not start or was not answered; empty where it starts.
+    notes: tuple[str, ...]  # What the reader of the command said.
 
     @property
     def requests(self) -> int | None:

@@ -109,31 +109,21 @@ def variable_words(name: str, value: str, server: str) -> list[str] | None:
 
 @dataclass(slots=True)
 class FlagReader:
-    """Reads a command's words by the flags of one server.
-
-    Attributes:
-        choices: Values that one of them allows, where it is a choice.
-        many: Flags of this program that may be given again, with another value.
-        server: Whose the other flags are.
-        release: The engine as it is asked for, with its release where one is stated: ``vllm@0.33.0``.
-        ours: Words that are written here for a flag of another name, and are no beginning of a server's.
-        idle: Flags that change no memory, as they are found.
-        given: Every flag that was written, by its name.
-        chosen: Flags whose value leaves the choice to the server, as they are found.
-        named: Words that name what is not followed, as they are found.
-        passed: Flags of a pasted command that no answer depends on, with their values.
-    """
+    """Reads a command's words by the flags of one server."""
 
     own: frozenset[str]
-    choices: dict[str, Sequence[str]]
-    many: frozenset[str]
-    server: str
-    release: str = ""
+    choices: dict[str, Sequence[str]]  # Values that one of them allows, where it is a choice.
+    many: frozenset[str]  # Flags of this program that may be given again, with another value.
+    server: str  # Whose the other flags are.
+    release: str = ""  # The engine as it is asked for, with its release where one is stated: ``vllm@0.33.0``.
+    # Words that are written here for a flag of another name, and are no beginning of a server's.
     ours: frozenset[str] = frozenset()
-    idle: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)  # Flags that change no memory, as they are found.
+    # Flags whose value leaves the choice to the server, as they are found.
     chosen: list[str] = field(default_factory=list)
-    given: set[str] = field(default_factory=set)
-    named: list[str] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)  # Every flag that was written, by its name.
+    named: list[str] = field(default_factory=list)  # Words that name what is not followed, as they are found.
+    # Flags of a pasted command that no answer depends on, with their values.
     passed: list[list[str]] = field(default_factory=list)
 
     def read(self, words: Sequence[str], *, pasted: bool) -> list[str]:

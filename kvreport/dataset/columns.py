@@ -25,46 +25,27 @@ LIMITS: Final = tuple(limit.label for limit in Limit)
 
 @dataclass(frozen=True, slots=True)
 class DatasetColumn:
-    """One column.
+    """One column."""
 
-    Attributes:
-        name: Name in every file.
-        type: Storage type.
-        meaning: What the value says, for a reader of the dictionary.
-        unit: Unit of the value, or "" for names and flags.
-        formula: How it is computed, or where it is read, in words.
-        key: True if it is part of the table's primary key.
-        nullable: True if it can be empty, which then means unknown.
-        minimum: Smallest value allowed, for numbers.
-        values: All values allowed, for an enumeration.
-    """
-
-    name: str
-    type: ColumnType
-    meaning: str
-    unit: str = ""
-    formula: str = ""
-    key: bool = False
-    nullable: bool = False
-    minimum: int | None = None
-    values: tuple[str, ...] = ()
+    name: str  # Name in every file.
+    type: ColumnType  # Storage type.
+    meaning: str  # What the value says, for a reader of the dictionary.
+    unit: str = ""  # Unit of the value, or "" for names and flags.
+    formula: str = ""  # How it is computed, or where it is read, in words.
+    key: bool = False  # True if it is part of the table's primary key.
+    nullable: bool = False  # True if it can be empty, which then means unknown.
+    minimum: int | None = None  # Smallest value allowed, for numbers.
+    values: tuple[str, ...] = ()  # All values allowed, for an enumeration.
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetTable:
-    """One published table.
+    """One published table."""
 
-    Attributes:
-        name: Stem of its files.
-        title: What people call it.
-        description: What one row is, and what is left out.
-        columns: Its columns, keys first.
-    """
-
-    name: str
-    title: str
-    description: str
-    columns: tuple[DatasetColumn, ...]
+    name: str  # Stem of its files.
+    title: str  # What people call it.
+    description: str  # What one row is, and what is left out.
+    columns: tuple[DatasetColumn, ...]  # Its columns, keys first.
 
     @property
     def key(self) -> tuple[str, ...]:

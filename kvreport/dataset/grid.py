@@ -139,32 +139,23 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The axes of a matrix, each sorted as the rows are.
-
-    Attributes:
-        tensor_parallel: Device counts; each model has those that its shapes allow.
-        layouts: Further layouts, for the models that are deployed so (:meth:`layouts_of`).
-        weight_formats: Names with formats; None for the checkpoint as released.
-        kv_formats: KV formats that every model is asked for, None for the one that ``auto`` means;
-            those that its caches cannot be kept in are left out.
-        contexts: Contexts in tokens.
-        formats: All weight formats, for what released tensors carry.
-        all_kv_formats: All KV formats, for what checkpoints declare.
-        support: What engines' releases run on; None not to judge it.
-        local_engines: Engines of machines that the main one has no platform for, by their maker.
-    """
+    """The axes of a matrix, each sorted as the rows are."""
 
     models: tuple[Model, ...]
     fleet: Fleet
-    tensor_parallel: tuple[int, ...]
-    layouts: tuple[Layout, ...]
+    tensor_parallel: tuple[int, ...]  # Device counts; each model has those that its shapes allow.
+    layouts: tuple[Layout, ...]  # Further layouts, for the models that are deployed so (:meth:`layouts_of`).
+    # Names with formats; None for the checkpoint as released.
     weight_formats: tuple[tuple[str, WeightFormat | None], ...]
+    # KV formats that every model is asked for, None for the one that ``auto`` means; those that its caches
+    # cannot be kept in are left out.
     kv_formats: tuple[KvFormat | None, ...]
-    contexts: tuple[int, ...]
+    contexts: tuple[int, ...]  # Contexts in tokens.
     ceiling: Engine
-    formats: Mapping[str, WeightFormat]
-    all_kv_formats: Mapping[str, KvFormat]
-    support: Support | None = None
+    formats: Mapping[str, WeightFormat]  # All weight formats, for what released tensors carry.
+    all_kv_formats: Mapping[str, KvFormat]  # All KV formats, for what checkpoints declare.
+    support: Support | None = None  # What engines' releases run on; None not to judge it.
+    # Engines of machines that the main one has no platform for, by their maker.
     local_engines: Mapping[str, Engine] = field(default_factory=dict)
 
     def by_engine(self) -> Iterator[tuple[Axes, list[Run]]]:

@@ -35,30 +35,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """Answers for one model on some accelerators, an axis for each part of the key.
-
-    Attributes:
-        model: The model.
-        gpus: Accelerator slugs: axis 0.
-        layouts: How the model is spread over devices: axis 1.
-        engine: Name of the engine whose answers these are.
-        weight_formats: Names: axis 2.
-        kv_formats: Names: axis 3.
-        contexts: Tokens: axis 4.
-        values: For each column beside the key, an array over those axes, which is not to be written to.
-            ``verdict`` holds codes of :class:`~kvreport.accounting.capacity.Verdict`.
-        possible: Which combinations can be configured, over the same axes but the last.
-    """
+    """Answers for one model on some accelerators, an axis for each part of the key."""
 
     model: Model
-    gpus: tuple[str, ...]
-    layouts: tuple[Layout, ...]
-    engine: str
-    weight_formats: tuple[str, ...]
-    kv_formats: tuple[str, ...]
-    contexts: tuple[int, ...]
+    gpus: tuple[str, ...]  # Accelerator slugs: axis 0.
+    layouts: tuple[Layout, ...]  # How the model is spread over devices: axis 1.
+    engine: str  # Name of the engine whose answers these are.
+    weight_formats: tuple[str, ...]  # Names: axis 2.
+    kv_formats: tuple[str, ...]  # Names: axis 3.
+    contexts: tuple[int, ...]  # Tokens: axis 4.
+    # For each column beside the key, an array over those axes, which is not to be written to. ``verdict``
+    # holds codes of :class:`~kvreport.accounting.capacity.Verdict`.
     values: dict[str, Array]
-    possible: npt.NDArray[np.bool_]
+    possible: npt.NDArray[np.bool_]  # Which combinations can be configured, over the same axes but the last.
 
     @property
     def tensor_parallel(self) -> tuple[int, ...]:

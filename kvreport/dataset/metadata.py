@@ -27,15 +27,11 @@ _CROISSANT: Final[dict[str, str]] = read_table("croissant types")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One published file.
-
-    Attributes:
-        size: Bytes.
-    """
+    """One published file."""
 
     name: str
     table: DatasetTable
-    size: int
+    size: int  # Bytes.
     sha256: str
 
     @property
@@ -48,17 +44,12 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRelease:
-    """What is published, and under which version.
-
-    Attributes:
-        engine: Engine whose answers the matrix carries, with its version.
-        site_url: Where the files stand, or "".
-    """
+    """What is published, and under which version."""
 
     version: str
-    engine: str
+    engine: str  # Engine whose answers the matrix carries, with its version.
     files: tuple[Published, ...]
-    site_url: str = ""
+    site_url: str = ""  # Where the files stand, or "".
 
     @property
     def citation(self) -> str:

@@ -26,13 +26,9 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file of a partitioned dataset.
+    """One file of a partitioned dataset."""
 
-    Attributes:
-        name: Its path in the folder: ``model_slug=<slug>/<first accelerator>.parquet``.
-    """
-
-    name: str
+    name: str  # Its path in the folder: ``model_slug=<slug>/<first accelerator>.parquet``.
     axes: Axes
 
 

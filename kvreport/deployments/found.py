@@ -64,31 +64,18 @@ _OF_ENGINES: Final = re.compile(r"(?:VLLM|SGLANG|SGL|OLLAMA|LLAMA_ARG|TRTLLM|TLL
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server of a file.
+    """One server of a file."""
 
-    Attributes:
-        line: Where its command begins.
-        kind: One of :data:`KINDS`.
-        name: What the file calls it; may be empty.
-        words: Its start command; empty where the file does not hold it.
-        image: Its image; empty without one.
-        resources: What it gets on one node.
-        replicas: Copies of it; None where the file does not say.
-        nodes: Nodes of one copy.
-        environment: Variables of the engine.
-        unresolved: What has no value in the file, with its line.
-    """
-
-    line: int
-    kind: str
-    name: str
-    words: tuple[str, ...]
-    image: str = ""
-    resources: Resources = field(default_factory=Resources)
-    replicas: int | None = 1
-    nodes: int = 1
-    environment: Mapping[str, str] = field(default_factory=dict)
-    unresolved: tuple[Unresolved, ...] = ()
+    line: int  # Where its command begins.
+    kind: str  # One of :data:`KINDS`.
+    name: str  # What the file calls it; may be empty.
+    words: tuple[str, ...]  # Its start command; empty where the file does not hold it.
+    image: str = ""  # Its image; empty without one.
+    resources: Resources = field(default_factory=Resources)  # What it gets on one node.
+    replicas: int | None = 1  # Copies of it; None where the file does not say.
+    nodes: int = 1  # Nodes of one copy.
+    environment: Mapping[str, str] = field(default_factory=dict)  # Variables of the engine.
+    unresolved: tuple[Unresolved, ...] = ()  # What has no value in the file, with its line.
 
 
 def find_servers(

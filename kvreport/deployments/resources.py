@@ -48,26 +48,16 @@ _SUFFIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one container gets on one node.
+    """What one container gets on one node."""
 
-    Attributes:
-        gpus: Devices; None where the file does not say, or says all.
-        gpu: The product that node labels name; empty where none does.
-        slice: The MIG profile of each device; empty for whole ones.
-        share_bytes: Memory of a device where a sharing plugin (HAMi) gives a part of it.
-        host_memory_bytes: The limit of host memory; None without one.
-        shm_bytes: Shared memory; None where it is not stated.
-        host_ipc: Whether the host's shared memory is used.
-        asks: The resource that it asks for, even where the number has no value in the file; empty for none.
-    """
-
-    gpus: int | None = None
-    gpu: str = ""
-    slice: str = ""
-    share_bytes: int | None = None
-    host_memory_bytes: int | None = None
-    shm_bytes: int | None = None
-    host_ipc: bool = False
+    gpus: int | None = None  # Devices; None where the file does not say, or says all.
+    gpu: str = ""  # The product that node labels name; empty where none does.
+    slice: str = ""  # The MIG profile of each device; empty for whole ones.
+    share_bytes: int | None = None  # Memory of a device where a sharing plugin (HAMi) gives a part of it.
+    host_memory_bytes: int | None = None  # The limit of host memory; None without one.
+    shm_bytes: int | None = None  # Shared memory; None where it is not stated.
+    host_ipc: bool = False  # Whether the host's shared memory is used.
+    # The resource that it asks for, even where the number has no value in the file; empty for none.
     asks: str = ""
 
 

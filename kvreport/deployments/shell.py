@@ -50,17 +50,12 @@ _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash"})
 
 @dataclass(slots=True)
 class Scope:
-    """What is known where a command stands.
+    """What is known where a command stands."""
 
-    Attributes:
-        variables: Their values; None where a branch that may not be taken sets one.
-        arguments: Positional parameters; None where a caller gives them.
-        arrays: Arrays; None as above.
-    """
-
+    # Their values; None where a branch that may not be taken sets one.
     variables: dict[str, str | None] = field(default_factory=dict)
-    arguments: list[str] | None = None
-    arrays: dict[str, list[str] | None] = field(default_factory=dict)
+    arguments: list[str] | None = None  # Positional parameters; None where a caller gives them.
+    arrays: dict[str, list[str] | None] = field(default_factory=dict)  # Arrays; None as above.
     unresolved: list[Unresolved] = field(default_factory=list)
     depth: int = 0
 
@@ -81,16 +76,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A start command in a script.
-
-    Attributes:
-        words: Its words, with assignments before it.
-        certain: Whether it is run whatever a condition that cannot be judged says.
-    """
+    """A start command in a script."""
 
     line: int
-    words: tuple[str, ...]
-    certain: bool
+    words: tuple[str, ...]  # Its words, with assignments before it.
+    certain: bool  # Whether it is run whatever a condition that cannot be judged says.
     branches: Mapping[int, int]
 
 

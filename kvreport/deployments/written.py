@@ -29,29 +29,18 @@ LEAST_USAGE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ServerStart:
-    """How an engine's makers ship and start its server.
+    """How an engine's makers ship and start its server."""
 
-    Attributes:
-        images: Their image by the vendor of the devices; the release stands for ``{}``.
-        entry: What the image starts by itself; empty where it starts no server.
-        port: The port of a server that is told none.
-        local: Whether it listens on the machine alone where it is told no address.
-        curl: Whether the image has curl, and no Python.
-        metrics: Gauges of the share of the pool that is filled, and of waiting requests.
-        rank: Flags of every node of several.
-        follower: Flags of every node but the first.
-        charted: Whether charts start it.
-    """
-
-    images: Mapping[str, str]
-    entry: tuple[str, ...] = ()
-    port: int = PORT
-    local: bool = True
-    curl: bool = False
+    images: Mapping[str, str]  # Their image by the vendor of the devices; the release stands for ``{}``.
+    entry: tuple[str, ...] = ()  # What the image starts by itself; empty where it starts no server.
+    port: int = PORT  # The port of a server that is told none.
+    local: bool = True  # Whether it listens on the machine alone where it is told no address.
+    curl: bool = False  # Whether the image has curl, and no Python.
+    # Gauges of the share of the pool that is filled, and of waiting requests.
     metrics: tuple[str, str] | tuple[()] = ()
-    rank: tuple[str, ...] = ()
-    follower: tuple[str, ...] = ()
-    charted: bool = False
+    rank: tuple[str, ...] = ()  # Flags of every node of several.
+    follower: tuple[str, ...] = ()  # Flags of every node but the first.
+    charted: bool = False  # Whether charts start it.
 
 
 SERVING: Final = {
@@ -82,51 +71,29 @@ SERVING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What is deployed.
+    """What is deployed."""
 
-    Attributes:
-        name: Name of the resources: lower-case letters, digits and hyphens.
-        serving: How its server is shipped and started.
-        engine: What people call it, with its release.
-        words: Its start command.
-        environment: Its variables.
-        image: Its image; empty where none is known.
-        model: The model's id.
-        resource: The resource name of its devices; empty where it has none.
-        label: The node label that names its device, and its value; empty where none is known.
-        gpus: Devices on one node.
-        nodes: Nodes of one replica.
-        replicas: Replicas.
-        weight_bytes: Weights that one node reads.
-        host_bytes: Host memory of one node for caches and offloaded weights.
-        requests: Requests at once on one replica.
-        context_tokens: Tokens of each.
-        pool_tokens: Tokens of its KV pool; None where the engine has none.
-        max_seqs: What the engine is told to run at once; None where it is not told.
-        pool_full: Whether so many fill the pool.
-        disk_rate: Bytes per second at which weights are read.
-    """
-
-    name: str
-    serving: ServerStart
-    engine: str
-    words: tuple[str, ...]
-    environment: Mapping[str, str]
-    image: str
-    model: str
-    resource: str
+    name: str  # Name of the resources: lower-case letters, digits and hyphens.
+    serving: ServerStart  # How its server is shipped and started.
+    engine: str  # What people call it, with its release.
+    words: tuple[str, ...]  # Its start command.
+    environment: Mapping[str, str]  # Its variables.
+    image: str  # Its image; empty where none is known.
+    model: str  # The model's id.
+    resource: str  # The resource name of its devices; empty where it has none.
+    # The node label that names its device, and its value; empty where none is known.
     label: tuple[str, str] | tuple[()]
-    gpus: int
-    nodes: int
+    gpus: int  # Devices on one node.
+    nodes: int  # Nodes of one replica.
     replicas: int
-    weight_bytes: int
-    host_bytes: int
-    requests: int
+    weight_bytes: int  # Weights that one node reads.
+    host_bytes: int  # Host memory of one node for caches and offloaded weights.
+    requests: int  # Requests at once on one replica.
     context_tokens: int
-    pool_tokens: int | None
-    max_seqs: int | None
-    pool_full: bool
-    disk_rate: int
+    pool_tokens: int | None  # Tokens of its KV pool; None where the engine has none.
+    max_seqs: int | None  # What the engine is told to run at once; None where it is not told.
+    pool_full: bool  # Whether so many fill the pool.
+    disk_rate: int  # Bytes per second at which weights are read.
 
     @property
     def host_memory_gib(self) -> int:

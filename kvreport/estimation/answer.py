@@ -34,27 +34,16 @@ from kvreport.words import notebook_table
 
 @dataclass(frozen=True, slots=True)
 class AtContext:
-    """The answer for one other context length, with everything else unchanged.
+    """The answer for one other context length, with everything else unchanged."""
 
-    Attributes:
-        context_tokens: Length of each request.
-        kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request on one GPU.
-        max_concurrent_requests: Requests that run at once.
-        max_concurrent_requests_by_memory: Requests that memory alone allows.
-        max_concurrent_requests_ceiling: Upper bound on the requests, without reserve or rounding.
-        limited_by: What limits the number of requests.
-        shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.
-        verdict: Whether one request fits.
-    """
-
-    context_tokens: int
-    kv_bytes_per_request_per_gpu: int
-    max_concurrent_requests: int
-    max_concurrent_requests_by_memory: int
-    max_concurrent_requests_ceiling: int
-    limited_by: str
-    shortfall_bytes: int
-    verdict: str
+    context_tokens: int  # Length of each request.
+    kv_bytes_per_request_per_gpu: int  # Everything that the engine reserves for one request on one GPU.
+    max_concurrent_requests: int  # Requests that run at once.
+    max_concurrent_requests_by_memory: int  # Requests that memory alone allows.
+    max_concurrent_requests_ceiling: int  # Upper bound on the requests, without reserve or rounding.
+    limited_by: str  # What limits the number of requests.
+    shortfall_bytes: int  # Bytes per GPU that are missing for one request; 0 if it fits.
+    verdict: str  # Whether one request fits.
 
     @property
     def counts(self) -> dict[str, Any]:

@@ -42,26 +42,18 @@ _APPLE: Final = replace(_DEVICE, align=32, scratch="metal")
 
 @dataclass(frozen=True)
 class AtHome:
-    """A model laid out on one device.
+    """A model laid out on one device."""
 
-    Attributes:
-        contexts: Contexts that it was laid out for, rising; the model's own is the last.
-        beside_weights: Bytes of caches, states and compute buffer of one slot at each context.
-        weights: Bytes on the device for each mix.
-        host: Bytes of the embedding on the host for each mix.
-        metal: Bytes that the compute buffer of an Apple GPU has more at each context (below 0: less), by Metal's scratch.
-        host_beside: Bytes of buffers on the host at each context.
-        repeated: Bytes of the host's embedding that the device holds, too, for each mix.
-        experts: Bytes of the routed experts of each layer for each mix; empty for a dense model.
-    """
-
-    contexts: tuple[int, ...]
-    beside_weights: tuple[int, ...]
-    weights: dict[str, int]
-    host: dict[str, int]
-    host_beside: tuple[int, ...]
+    contexts: tuple[int, ...]  # Contexts that it was laid out for, rising; the model's own is the last.
+    beside_weights: tuple[int, ...]  # Bytes of caches, states and compute buffer of one slot at each context.
+    weights: dict[str, int]  # Bytes on the device for each mix.
+    host: dict[str, int]  # Bytes of the embedding on the host for each mix.
+    host_beside: tuple[int, ...]  # Bytes of buffers on the host at each context.
+    # Bytes that the compute buffer of an Apple GPU has more at each context (below 0: less), by Metal's
+    # scratch.
     metal: tuple[int, ...]
-    repeated: dict[str, int]
+    repeated: dict[str, int]  # Bytes of the host's embedding that the device holds, too, for each mix.
+    # Bytes of the routed experts of each layer for each mix; empty for a dense model.
     experts: dict[str, tuple[int, ...]]
 
     def on_host(self, mix: str) -> tuple[int, ...]:

@@ -29,25 +29,15 @@ WORDS: Final[dict[str, str]] = read_table("terms of a difference")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What decides one answer, in bytes on one device.
+    """What decides one answer, in bytes on one device."""
 
-    Attributes:
-        memory_bytes: What weights, reserve and pool may take together.
-        weight_bytes: The checkpoint's tensors.
-        loading_bytes: What loading adds to them.
-        activation_bytes: Peak of a step.
-        non_framework_bytes: Driver context, communication buffers and workspaces.
-        graph_bytes: Captured graphs.
-        request_bytes: One request of the asked context.
-    """
-
-    memory_bytes: int
-    weight_bytes: int
-    loading_bytes: int
-    activation_bytes: int
-    non_framework_bytes: int
-    graph_bytes: int
-    request_bytes: int
+    memory_bytes: int  # What weights, reserve and pool may take together.
+    weight_bytes: int  # The checkpoint's tensors.
+    loading_bytes: int  # What loading adds to them.
+    activation_bytes: int  # Peak of a step.
+    non_framework_bytes: int  # Driver context, communication buffers and workspaces.
+    graph_bytes: int  # Captured graphs.
+    request_bytes: int  # One request of the asked context.
 
     @classmethod
     def of(cls, answer: Estimate) -> Terms:
@@ -77,19 +67,12 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One term that moved.
+    """One term that moved."""
 
-    Attributes:
-        term: Its name.
-        old: Bytes before.
-        new: Bytes after.
-        requests: How many more requests would fit if this term alone had moved.
-    """
-
-    term: str
-    old: int
-    new: int
-    requests: float
+    term: str  # Its name.
+    old: int  # Bytes before.
+    new: int  # Bytes after.
+    requests: float  # How many more requests would fit if this term alone had moved.
 
     def __str__(self) -> str:
         """Say what moved, by how much, and what that alone does."""
@@ -118,37 +101,22 @@ def effects(old: Terms, new: Terms) -> tuple[Effect, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One question with two answers.
+    """One question with two answers."""
 
-    Attributes:
-        model: What was asked about; two names with an arrow between where they differ.
-        gpu: Accelerator.
-        tensor_parallel: Devices of one copy.
-        context_tokens: Tokens of each request.
-        old: Requests that ran at once before, or None with the reason in ``note``.
-        new: Requests that run at once now, likewise.
-        old_verdict: Verdict before.
-        new_verdict: Verdict now.
-        effects: What moved, the largest effect first.
-        note: Why there is no answer on one side.
-        old_tokens: Tokens of the pool as the log line printed them; None without an answer or a line.
-        new_tokens: The same now.
-        same_requests: Whether as many whole requests run at once as before.
-    """
-
-    model: str
-    gpu: str
-    tensor_parallel: int
-    context_tokens: int
-    old: float | None
-    new: float | None
-    old_verdict: str
-    new_verdict: str
-    effects: tuple[Effect, ...] = ()
-    note: str = ""
+    model: str  # What was asked about; two names with an arrow between where they differ.
+    gpu: str  # Accelerator.
+    tensor_parallel: int  # Devices of one copy.
+    context_tokens: int  # Tokens of each request.
+    old: float | None  # Requests that ran at once before, or None with the reason in ``note``.
+    new: float | None  # Requests that run at once now, likewise.
+    old_verdict: str  # Verdict before.
+    new_verdict: str  # Verdict now.
+    effects: tuple[Effect, ...] = ()  # What moved, the largest effect first.
+    note: str = ""  # Why there is no answer on one side.
+    # Tokens of the pool as the log line printed them; None without an answer or a line.
     old_tokens: int | None = None
-    new_tokens: int | None = None
-    same_requests: bool = False
+    new_tokens: int | None = None  # The same now.
+    same_requests: bool = False  # Whether as many whole requests run at once as before.
 
     @property
     def printed_only(self) -> bool:

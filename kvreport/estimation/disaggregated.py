@@ -26,24 +26,17 @@ PROMPTS_HELD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Disaggregated:
-    """Two pools for one workload. A time that is not known is NaN; what follows from it is then None.
-
-    Attributes:
-        workload: The workload.
-        prefill: Layout of one prefill replica, with the prompts that it holds.
-        decode: The decode pool, for the requests in flight.
-        transfer_bytes: What a request's cache takes after its prompt, stored once and without the prefix that all
-            share: what must pass at least.
-        prefill_pool_bytes: The smallest pool per device of the prefill layout that holds two prompts a data rank.
-        decode_pool_bytes: The smallest pool per device of the decode layout for its share of the peak.
-    """
+    """Two pools for one workload. A time that is not known is NaN; what follows from it is then None."""
 
     workload: Load
-    prefill: Solution
-    decode: Solution
+    prefill: Solution  # Layout of one prefill replica, with the prompts that it holds.
+    decode: Solution  # The decode pool, for the requests in flight.
+    # What a request's cache takes after its prompt, stored once and without the prefix that all share: what
+    # must pass at least.
     transfer_bytes: int
+    # The smallest pool per device of the prefill layout that holds two prompts a data rank.
     prefill_pool_bytes: int
-    decode_pool_bytes: int
+    decode_pool_bytes: int  # The smallest pool per device of the decode layout for its share of the peak.
 
     @property
     def prefill_gpu_seconds(self) -> float:

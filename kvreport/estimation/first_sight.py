@@ -25,31 +25,18 @@ _OWN: Final = "own-"
 
 @dataclass(frozen=True, slots=True)
 class FirstSight:
-    """Errors of one engine's found logs of one kind of start.
+    """Errors of one engine's found logs of one kind of start."""
 
-    Attributes:
-        engine: Family of the engine.
-        kind: :data:`ALL_FLAGS` or :data:`SOME_ASSUMED`.
-        quantity: What was compared: KV tokens, or the memory of the devices.
-        logs: Logs of starts with an error.
-        median: Median of the relative errors' sizes.
-        p90: Their 90th percentile.
-        pools: Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
-        held: Pools inside their band.
-        refusals: Starts that the engine refused.
-        refusals_right: Refusals that were predicted.
-    """
-
-    engine: str
-    kind: str
-    quantity: str
-    logs: int
-    median: float
-    p90: float
-    pools: int = 0
-    held: int = 0
-    refusals: int = 0
-    refusals_right: int = 0
+    engine: str  # Family of the engine.
+    kind: str  # :data:`ALL_FLAGS` or :data:`SOME_ASSUMED`.
+    quantity: str  # What was compared: KV tokens, or the memory of the devices.
+    logs: int  # Logs of starts with an error.
+    median: float  # Median of the relative errors' sizes.
+    p90: float  # Their 90th percentile.
+    pools: int = 0  # Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
+    held: int = 0  # Pools inside their band.
+    refusals: int = 0  # Starts that the engine refused.
+    refusals_right: int = 0  # Refusals that were predicted.
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON; ``band_holds`` is a share, None where there are no bands."""

@@ -34,25 +34,18 @@ MIXES_BY_SIZE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HomeAnswers:
-    """What fits on this machine.
+    """What fits on this machine."""
 
-    Attributes:
-        longest_context: The longest context of a request that fits with the flags that were given; 0 if none does.
-        slots: Slots of the asked context that fit (``-c context*N -np N``).
-        n_cpu_moe: The smallest ``--n-cpu-moe`` that fits; 0 if it fits without, None if it does not help.
-        n_gpu_layers: The largest ``--n-gpu-layers`` that fits; counts the output layer.
-        layers: Layers, the output layer included.
-        best_weights: The largest of the usual mixes that fits at this context; None if none does or for a file.
-        fit: What llama.cpp's ``--fit`` would choose.
-    """
-
+    # The longest context of a request that fits with the flags that were given; 0 if none does.
     longest_context: int
-    slots: int
+    slots: int  # Slots of the asked context that fit (``-c context*N -np N``).
+    # The smallest ``--n-cpu-moe`` that fits; 0 if it fits without, None if it does not help.
     n_cpu_moe: int | None
-    n_gpu_layers: int
-    layers: int
+    n_gpu_layers: int  # The largest ``--n-gpu-layers`` that fits; counts the output layer.
+    layers: int  # Layers, the output layer included.
+    # The largest of the usual mixes that fits at this context; None if none does or for a file.
     best_weights: str | None
-    fit: Fitted
+    fit: Fitted  # What llama.cpp's ``--fit`` would choose.
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object ``inverse`` of the JSON answer."""
@@ -76,23 +69,14 @@ class HomeAnswers:
 
 @dataclass(frozen=True, slots=True)
 class LocalEstimate(Estimate):
-    """An estimate with what lies on each device and on the host.
+    """An estimate with what lies on each device and on the host."""
 
-    Attributes:
-        local: Weights, caches and buffers, device by device.
-        options: The options that were laid out.
-        mix: The quantization mix; ``file`` for a GGUF file's own types.
-        advice: What would make it fit, where it does not; flags of the engine.
-        case: The question, opened: what inverse answers are computed from.
-        engine_reason: Why the engine was taken, where nobody stated one.
-    """
-
-    local: LocalLayout
-    options: LocalOptions
-    mix: str
-    advice: tuple[str, ...]
-    case: LocalCase
-    engine_reason: str = field(default="", kw_only=True)
+    local: LocalLayout  # Weights, caches and buffers, device by device.
+    options: LocalOptions  # The options that were laid out.
+    mix: str  # The quantization mix; ``file`` for a GGUF file's own types.
+    advice: tuple[str, ...]  # What would make it fit, where it does not; flags of the engine.
+    case: LocalCase  # The question, opened: what inverse answers are computed from.
+    engine_reason: str = field(default="", kw_only=True)  # Why the engine was taken, where nobody stated one.
 
     at_home: ClassVar[bool] = True
 

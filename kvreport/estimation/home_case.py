@@ -221,23 +221,14 @@ def devices_of(request: Request) -> tuple[LocalDevice, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCase(Setup):
-    """A question with everything that its parts share.
+    """A question with everything that its parts share."""
 
-    Attributes:
-        request: The question, resolved.
-        query: The question as it was asked.
-        mix: The quantization mix; ``file`` for a GGUF file's own types.
-        file: The GGUF file, if the model is one.
-        named: What the model's name was taken to say.
-        asked: The options as asked, where ``--fit`` changed them; None otherwise.
-    """
-
-    request: Request
-    query: Query
-    mix: str
-    file: GgufModel | None = None
-    named: Named = field(default_factory=Named)
-    asked: LocalOptions | None = None
+    request: Request  # The question, resolved.
+    query: Query  # The question as it was asked.
+    mix: str  # The quantization mix; ``file`` for a GGUF file's own types.
+    file: GgufModel | None = None  # The GGUF file, if the model is one.
+    named: Named = field(default_factory=Named)  # What the model's name was taken to say.
+    asked: LocalOptions | None = None  # The options as asked, where ``--fit`` changed them; None otherwise.
 
     @property
     def is_unified(self) -> bool:

@@ -30,20 +30,15 @@ USUAL_MIX: Final = "q4_k_m"
 
 @dataclass(frozen=True)
 class Named:
-    """What was made of a model's name.
+    """What was made of a model's name."""
 
-    Attributes:
-        said: What was taken for granted.
-        repository: The GGUF repository, with its mix where one was stated; None for other names.
-        file: A GGUF file that is not here and whose name was read; None for other names.
-        mix: A publisher's mix, of which only the file knows the types: the answer is a range; None for others.
-        least: Mix of the quantizer with the fewest bytes that a file of that name may have; None for others.
-    """
-
-    said: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # What was taken for granted.
+    # The GGUF repository, with its mix where one was stated; None for other names.
     repository: str | None = None
-    file: str | None = None
+    file: str | None = None  # A GGUF file that is not here and whose name was read; None for other names.
+    # A publisher's mix, of which only the file knows the types: the answer is a range; None for others.
     mix: str | None = None
+    # Mix of the quantizer with the fewest bytes that a file of that name may have; None for others.
     least: str | None = None
 
 

@@ -33,31 +33,18 @@ USUAL_MACHINES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HomeDeployment:
-    """A workload on one machine.
+    """A workload on one machine."""
 
-    Attributes:
-        model: Model id, or the file.
-        machine: Name of the machine on the command line.
-        weights: Quantization mix; ``file`` for a file's own types.
-        slots: Requests at once (``--parallel``).
-        context: Tokens of each.
-        options: The options of the server.
-        layout: What lies where.
-        longest_context: The longest context of each slot with the same flags; 0 if none fits.
-        command: The command that serves it.
-        assumptions: What nobody stated of the machine.
-    """
-
-    model: str
-    machine: str
-    weights: str
-    slots: int
-    context: int
-    options: LocalOptions
-    layout: LocalLayout
-    longest_context: int
-    command: str
-    assumptions: tuple[str, ...] = ()
+    model: str  # Model id, or the file.
+    machine: str  # Name of the machine on the command line.
+    weights: str  # Quantization mix; ``file`` for a file's own types.
+    slots: int  # Requests at once (``--parallel``).
+    context: int  # Tokens of each.
+    options: LocalOptions  # The options of the server.
+    layout: LocalLayout  # What lies where.
+    longest_context: int  # The longest context of each slot with the same flags; 0 if none fits.
+    command: str  # The command that serves it.
+    assumptions: tuple[str, ...] = ()  # What nobody stated of the machine.
 
     def __repr__(self) -> str:
         """A line: the machine, the model in its mix, and what stays on the processor."""

@@ -20,19 +20,12 @@ from kvreport.query import Option, Query, options
 
 @dataclass(frozen=True, slots=True)
 class NotFollowed:
-    """An option that was given and that the answer does not depend on.
+    """An option that was given and that the answer does not depend on."""
 
-    Attributes:
-        flag: As written on the command line.
-        value: What was given.
-        term: What of the memory it changes in the server; None where it changes none.
-        effect: What that means for the answer, in words.
-    """
-
-    flag: str
-    value: str
-    term: str | None
-    effect: str
+    flag: str  # As written on the command line.
+    value: str  # What was given.
+    term: str | None  # What of the memory it changes in the server; None where it changes none.
+    effect: str  # What that means for the answer, in words.
 
     def __str__(self) -> str:
         """A line of the answer."""

@@ -9,17 +9,12 @@ from kvreport.catalog.model import Model
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A model, and how it came to be.
-
-    Attributes:
-        model: The model.
-        assumptions: What was not stated, and where files were believed instead; one sentence each.
-        not_read: Keys of the config that look like sizes and were not used.
-    """
+    """A model, and how it came to be."""
 
     model: Model
+    # What was not stated, and where files were believed instead; one sentence each.
     assumptions: tuple[str, ...] = ()
-    not_read: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()  # Keys of the config that look like sizes and were not used.
 
 
 def said_of(opened: Opened) -> tuple[str, ...]:

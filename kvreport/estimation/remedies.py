@@ -45,32 +45,20 @@ LEVERS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change, and what it gives.
+    """A change, and what it gives."""
 
-    Attributes:
-        flags: The change as it is said on the command line.
-        requests: Whole requests that fit with it.
-        verdict: ``fits`` or ``tight``.
-    """
-
-    flags: str
-    requests: int
-    verdict: str
+    flags: str  # The change as it is said on the command line.
+    requests: int  # Whole requests that fit with it.
+    verdict: str  # ``fits`` or ``tight``.
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionChange:
-    """One change to a question.
+    """One change to a question."""
 
-    Attributes:
-        axis: What is changed.
-        flags: The change as it is said on the command line.
-        request: The changed question.
-    """
-
-    axis: str
-    flags: str
-    request: Request
+    axis: str  # What is changed.
+    flags: str  # The change as it is said on the command line.
+    request: Request  # The changed question.
 
 
 def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Remedy, ...]:

@@ -68,45 +68,31 @@ from kvreport.units import human_bytes, parse_bytes, parse_tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Launch):
-    """One question, resolved.
-
-    Attributes:
-        model: The model.
-        accelerators: The device, or one for each of a data rank's where they are listed.
-        ceiling: The policy that reserves nothing, for comparison.
-        context_tokens: Tokens of each request.
-        weight_format: None for the checkpoint as released.
-        kv_format: How growing caches are stored.
-        utilization: Share of memory.
-        inputs: Images, videos and audio clips per prompt, as far as they are limited.
-        draft: A draft model beside it.
-        text_draft: The method that drafts from text instead (:data:`kvreport.accounting.text_drafts.TEXT_DRAFTS`), or None.
-        kv_offload_bytes: Host memory for evicted blocks.
-        network_bytes_per_s: What a GPU passes to other servers in a second, or None if not stated.
-        assumptions: Every value that was not stated.
-        not_read: Keys and sections of a config that were not used.
-        not_followed: Options that were given and that the answer does not depend on.
-        release_read: The newest release that was read, where the engine is of a later one; else None.
-        query: The question as it was asked; None where a program made the request.
-    """
+    """One question, resolved."""
 
     model: Model
+    # The device, or one for each of a data rank's where they are listed.
     accelerators: tuple[Accelerator, ...]
-    ceiling: Engine
-    context_tokens: int
-    weight_format: WeightFormat | None
-    kv_format: KvFormat
-    utilization: float
+    ceiling: Engine  # The policy that reserves nothing, for comparison.
+    context_tokens: int  # Tokens of each request.
+    weight_format: WeightFormat | None  # None for the checkpoint as released.
+    kv_format: KvFormat  # How growing caches are stored.
+    utilization: float  # Share of memory.
+    # Images, videos and audio clips per prompt, as far as they are limited.
     inputs: Mapping[str, int] = field(default_factory=dict)
-    draft: Draft | None = None
+    draft: Draft | None = None  # A draft model beside it.
+    # The method that drafts from text instead (:data:`kvreport.accounting.text_drafts.TEXT_DRAFTS`), or None.
     text_draft: str | None = None
-    kv_offload_bytes: int = 0
+    kv_offload_bytes: int = 0  # Host memory for evicted blocks.
+    # What a GPU passes to other servers in a second, or None if not stated.
     network_bytes_per_s: int | None = None
-    assumptions: tuple[str, ...] = ()
-    not_read: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()  # Every value that was not stated.
+    not_read: tuple[str, ...] = ()  # Keys and sections of a config that were not used.
+    # Options that were given and that the answer does not depend on.
     not_followed: tuple[NotFollowed, ...] = ()
+    # The newest release that was read, where the engine is of a later one; else None.
     release_read: str | None = None
-    query: Query | None = None
+    query: Query | None = None  # The question as it was asked; None where a program made the request.
 
     @property
     def accelerator(self) -> Accelerator:

@@ -29,31 +29,21 @@ from kvreport.words import counted, notebook_table
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sizing:
-    """Ranked deployments for a workload.
+    """Ranked deployments for a workload."""
 
-    Attributes:
-        workload: The workload as it was understood.
-        ranking: Deployments, best first.
-        levers: What changing one thing does to the best deployment: label, devices, users each.
-        assumptions: What was assumed where nothing was said.
-        catalog: Where the records are from.
-        policy: The engine whose rules apply, of one release.
-        apart: Prefill and decode in pools of their own, where that was asked for.
-        max_batched_tokens: Tokens of one step, if they were stated.
-        optimistic: The deployments with every layer in the format with the fewest bytes, where a copy is known by its
-            name alone; ``ranking`` is then of the formats with the most. Else None.
-        not_followed: Options that were given and that the answer does not depend on.
-    """
-
-    workload: Load
-    ranking: Ranking
+    workload: Load  # The workload as it was understood.
+    ranking: Ranking  # Deployments, best first.
+    # What changing one thing does to the best deployment: label, devices, users each.
     levers: tuple[tuple[str, int | None, int], ...]
-    assumptions: tuple[str, ...]
-    catalog: Catalog
-    policy: Engine
-    apart: Disaggregated | None = None
-    max_batched_tokens: int | None = None
+    assumptions: tuple[str, ...]  # What was assumed where nothing was said.
+    catalog: Catalog  # Where the records are from.
+    policy: Engine  # The engine whose rules apply, of one release.
+    apart: Disaggregated | None = None  # Prefill and decode in pools of their own, where that was asked for.
+    max_batched_tokens: int | None = None  # Tokens of one step, if they were stated.
+    # The deployments with every layer in the format with the fewest bytes, where a copy is known by its name
+    # alone; ``ranking`` is then of the formats with the most. Else None.
     optimistic: Ranking | None = None
+    # Options that were given and that the answer does not depend on.
     not_followed: tuple[NotFollowed, ...] = ()
 
     def __repr__(self) -> str:

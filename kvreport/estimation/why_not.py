@@ -31,89 +31,56 @@ _LARGER: Final = 1.2
 
 @dataclass(frozen=True, slots=True)
 class WaterfallStep:
-    """One step of the waterfall, bytes per GPU; what is taken is negative.
+    """One step of the waterfall, bytes per GPU; what is taken is negative."""
 
-    Attributes:
-        term: ``usable``, ``not_free`` and ``asked`` (where the start is refused for them), ``not_taken``, ``weights``, ``load_overhead``, ``activations``, ``non_framework``, ``graphs``,
-            ``kv_pool`` (what is left), ``request`` or ``state_slots``, ``short``.
-        size_bytes: Its size.
-    """
-
+    # ``usable``, ``not_free`` and ``asked`` (where the start is refused for them), ``not_taken``,
+    # ``weights``, ``load_overhead``, ``activations``, ``non_framework``, ``graphs``, ``kv_pool`` (what is
+    # left), ``request`` or ``state_slots``, ``short``.
     term: str
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """One change that was tried.
+    """One change that was tried."""
 
-    Attributes:
-        lever: What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``seqs``, ``eager``, ``ranks``,
-            ``layout``, ``gpu`` or ``engine``.
-        flags: The change as it is said on the command line.
-        enough: True if one request fits with it.
-        verdict: The verdict with it; None where the combination is refused as a question.
-        requests: Whole requests that run at once with it.
-        shortfall_bytes: Bytes per GPU that one request still lacks; None where that is not known.
-        reason: Why it is refused; empty where it is not.
-    """
-
+    # What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``seqs``, ``eager``,
+    # ``ranks``, ``layout``, ``gpu`` or ``engine``.
     lever: str
-    flags: str
-    enough: bool
-    verdict: str | None
-    requests: int
-    shortfall_bytes: int | None
-    reason: str = ""
+    flags: str  # The change as it is said on the command line.
+    enough: bool  # True if one request fits with it.
+    verdict: str | None  # The verdict with it; None where the combination is refused as a question.
+    requests: int  # Whole requests that run at once with it.
+    shortfall_bytes: int | None  # Bytes per GPU that one request still lacks; None where that is not known.
+    reason: str = ""  # Why it is refused; empty where it is not.
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedLog:
-    """What somebody's engine printed for the same model, or one with its shapes, on the same accelerator.
+    """What somebody's engine printed for the same model, or one with its shapes, on the same accelerator."""
 
-    Attributes:
-        id: The observation's id.
-        model: The checkpoint that it was printed for: the model's own, or one of its shapes.
-        engine: Engine and release as the source names them.
-        devices: How many accelerators.
-        starts: Whether it started; None if the source does not say.
-        pool_gib: The KV pool that it printed, in GiB; None if it printed none.
-        kv_tokens: The KV tokens that it printed; None if it printed none.
-        context_tokens: The longest request that it was told to take; None if not stated.
-        url: Where it can be read; None if it has no address.
-    """
-
-    id: str
-    model: str
-    engine: str
-    devices: int | None
-    starts: bool | None
-    pool_gib: float | None
-    kv_tokens: int | None
-    context_tokens: int | None
-    url: str | None
+    id: str  # The observation's id.
+    model: str  # The checkpoint that it was printed for: the model's own, or one of its shapes.
+    engine: str  # Engine and release as the source names them.
+    devices: int | None  # How many accelerators.
+    starts: bool | None  # Whether it started; None if the source does not say.
+    pool_gib: float | None  # The KV pool that it printed, in GiB; None if it printed none.
+    kv_tokens: int | None  # The KV tokens that it printed; None if it printed none.
+    context_tokens: int | None  # The longest request that it was told to take; None if not stated.
+    url: str | None  # Where it can be read; None if it has no address.
 
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Why one request does not fit.
+    """Why one request does not fit."""
 
-    Attributes:
-        verdict: The verdict.
-        reason: What the release refuses; empty where memory decides.
-        shortfall_bytes: Bytes per GPU that one request lacks.
-        uncertainty_bytes: Half width of the pool's error band.
-        waterfall: From usable memory to what is short, term by term.
-        levers: Every change that was tried, with its result.
-        logs: Published logs of the same model, or of one with its shapes, on the same accelerator.
-    """
-
-    verdict: str
-    reason: str
-    shortfall_bytes: int
-    uncertainty_bytes: int
-    waterfall: tuple[WaterfallStep, ...]
-    levers: tuple[Lever, ...]
+    verdict: str  # The verdict of the answer.
+    reason: str  # What the release refuses; empty where memory decides.
+    shortfall_bytes: int  # Bytes per GPU that one request lacks.
+    uncertainty_bytes: int  # Half width of the pool's error band.
+    waterfall: tuple[WaterfallStep, ...]  # From usable memory to what is short, term by term.
+    levers: tuple[Lever, ...]  # Every change that was tried, with its result.
+    # Published logs of the same model, or of one with its shapes, on the same accelerator.
     logs: tuple[PublishedLog, ...]
 
     def to_dict(self) -> dict[str, Any]:

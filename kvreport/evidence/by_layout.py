@@ -26,11 +26,10 @@ class Errors:
     """Absolute relative errors of some logs.
 
     Attributes:
-        count: Logs compared.
         median, p90: Of the errors; NaN without any.
     """
 
-    count: int
+    count: int  # Logs compared.
     median: float
     p90: float
 
@@ -45,19 +44,13 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class OfLayout:
-    """Errors of the logs of one kind.
+    """Errors of the logs of one kind."""
 
-    Attributes:
-        kind: A key of :data:`KINDS`; ``any`` for all of them together, ``tensor`` for the other logs.
-        logs: Logs in all.
-        from_flags: Errors of tokens, else concurrency, else the pool, from model, device and flags alone.
-        from_pool: Errors of the concurrency, else of the tokens, from the logged pool.
-    """
-
-    kind: str
-    logs: int
+    kind: str  # A key of :data:`KINDS`; ``any`` for all of them together, ``tensor`` for the other logs.
+    logs: int  # Logs in all.
+    # Errors of tokens, else concurrency, else the pool, from model, device and flags alone.
     from_flags: Errors
-    from_pool: Errors
+    from_pool: Errors  # Errors of the concurrency, else of the tokens, from the logged pool.
 
 
 def kinds(observation: Observation) -> Iterator[str]:

@@ -43,29 +43,18 @@ MOST_CHARACTERS: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is claimed.
+    """What is claimed."""
 
-    Attributes:
-        model: The model, by any name that the catalog knows.
-        quantity: A key of :data:`QUANTITIES`.
-        value: The number as printed; its digits say how exact it claims to be.
-        unit: Its unit as printed.
-        context: Tokens of a request; None if the words do not say.
-        form: The format of what is stored, a cache's or that of weights; None if the words do not say.
-        gpu: The accelerator of ``requests`` and ``pool_tokens``.
-        about: True if the words say "about".
-        relation: How the words use the figure.
-    """
-
-    model: str
-    quantity: str
-    value: str
-    unit: str = "B"
-    context: int | None = None
+    model: str  # The model, by any name that the catalog knows.
+    quantity: str  # A key of :data:`QUANTITIES`.
+    value: str  # The number as printed; its digits say how exact it claims to be.
+    unit: str = "B"  # Its unit as printed.
+    context: int | None = None  # Tokens of a request; None if the words do not say.
+    # The format of what is stored, a cache's or that of weights; None if the words do not say.
     form: str | None = None
-    gpu: str | None = None
-    about: bool = False
-    relation: Relation = "equals"
+    gpu: str | None = None  # The accelerator of ``requests`` and ``pool_tokens``.
+    about: bool = False  # True if the words say "about".
+    relation: Relation = "equals"  # How the words use the figure.
 
 
 def check(statement: Statement, catalog: Catalog) -> Entry:

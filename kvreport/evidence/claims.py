@@ -55,29 +55,17 @@ MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One claim with what came of recomputing it.
+    """One claim with what came of recomputing it."""
 
-    Attributes:
-        claim: The claim as recorded.
-        source: Title of the publication.
-        file: Short key of the publication.
-        figure: The stated figure.
-        computed: The first reading's value, in the stated unit.
-        verdict: What that shows.
-        explanation: One or two sentences with the numbers.
-        assumption: What must be added for the figure to be right, or "".
-        cause: The mistake that produces the figure, or "".
-    """
-
-    claim: Claim
-    source: str
-    file: str
-    figure: PrintedFigure
-    computed: float
-    verdict: ClaimVerdict
-    explanation: str
-    assumption: str = ""
-    cause: str = ""
+    claim: Claim  # The claim as recorded.
+    source: str  # Title of the publication.
+    file: str  # Short key of the publication.
+    figure: PrintedFigure  # The stated figure.
+    computed: float  # The first reading's value, in the stated unit.
+    verdict: ClaimVerdict  # What that shows.
+    explanation: str  # One or two sentences with the numbers.
+    assumption: str = ""  # What must be added for the figure to be right, or "".
+    cause: str = ""  # The mistake that produces the figure, or "".
 
     @property
     def ratio(self) -> float | None:

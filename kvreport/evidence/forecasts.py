@@ -15,17 +15,11 @@ _SHARE_WITHIN: Final = 0.0051
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A forecast, and the log that came after it.
-
-    Attributes:
-        run: The run that it is of.
-        forecast: The prediction.
-        observation: The log; None while the forecast is open.
-    """
+    """A forecast, and the log that came after it."""
 
     run: ForecastRun
-    forecast: Forecast
-    observation: Observation | None = None
+    forecast: Forecast  # The prediction.
+    observation: Observation | None = None  # The log; None while the forecast is open.
 
     @property
     def error(self) -> float | None:

@@ -19,17 +19,11 @@ from kvreport.units import MIB
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One log against ours.
-
-    Attributes:
-        log: The log.
-        ours: MiB by part, for the parts that the log has.
-        fits: Whether ours says that it fits; None for a start without devices.
-    """
+    """One log against ours."""
 
     log: LocalLog
-    ours: Mapping[Part, float]
-    fits: bool | None
+    ours: Mapping[Part, float]  # MiB by part, for the parts that the log has.
+    fits: bool | None  # Whether ours says that it fits; None for a start without devices.
 
     @property
     def total_error(self) -> float | None:
@@ -44,27 +38,16 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class LogScore:
-    """All logs together.
+    """All logs together."""
 
-    Attributes:
-        judged: Every log.
-        median_error: Median of the absolute errors of totals.
-        p90_error: Their 90th percentile.
-        right: Logs whose fitting was told right.
-        said: Logs that say whether it fit.
-        first_median: Median of the absolute errors at first sight.
-        first_p90: Their 90th percentile.
-        first_count: Logs found after the rules were written.
-    """
-
-    judged: tuple[Judged, ...]
-    median_error: float
-    p90_error: float
-    right: int
-    said: int
-    first_median: float
-    first_p90: float
-    first_count: int
+    judged: tuple[Judged, ...]  # Every log.
+    median_error: float  # Median of the absolute errors of totals.
+    p90_error: float  # Their 90th percentile.
+    right: int  # Logs whose fitting was told right.
+    said: int  # Logs that say whether it fit.
+    first_median: float  # Median of the absolute errors at first sight.
+    first_p90: float  # Their 90th percentile.
+    first_count: int  # Logs found after the rules were written.
 
 
 def judge(catalog: Catalog, judge: Callable[[LocalLog, Catalog], Judged] | None = None) -> LogScore:

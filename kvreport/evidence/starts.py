@@ -17,19 +17,12 @@ STARTING = ("fits", "tight")
 
 @dataclass(frozen=True, slots=True)
 class JudgedStart:
-    """One case with what was predicted for it.
+    """One case with what was predicted for it."""
 
-    Attributes:
-        case: The documented case.
-        starts: Whether a start is predicted.
-        verdict: The estimate's verdict; ``refused`` where the question itself is refused.
-        reason: Why, in words; empty where the verdict says all.
-    """
-
-    case: KnownStart
-    starts: bool
-    verdict: str
-    reason: str
+    case: KnownStart  # The documented case.
+    starts: bool  # Whether a start is predicted.
+    verdict: str  # The estimate's verdict; ``refused`` where the question itself is refused.
+    reason: str  # Why, in words; empty where the verdict says all.
 
     @property
     def right(self) -> bool:

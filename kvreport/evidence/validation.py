@@ -41,33 +41,20 @@ FAMILIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One observation, compared.
-
-    Attributes:
-        observation: The observation.
-        engine: Name of the engine record whose rules were applied; None if there is none.
-        family: Model family (architecture class); None if the model is not known.
-        complete: True if the source states all flags that bear on memory.
-        comparisons: What could be compared.
-        starts_predicted: Whether one request of the asked context was predicted to fit.
-        starts_observed: Whether the engine started; None if the source does not say.
-        excluded: What could not be compared, and why.
-        release: The release whose rules were applied, as ``vllm 0.27.1``; None without rules.
-        within_band: Whether the pool lies in its error band; None if it was not predicted.
-        old: Whether its release is too old to be computed.
-    """
+    """One observation, compared."""
 
     observation: Observation
-    engine: str | None
-    family: str | None
-    complete: bool
-    comparisons: tuple[Comparison, ...]
-    starts_predicted: bool | None
-    starts_observed: bool | None
-    excluded: tuple[str, ...]
+    engine: str | None  # Name of the engine record whose rules were applied; None if there is none.
+    family: str | None  # Model family (architecture class); None if the model is not known.
+    complete: bool  # True if the source states all flags that bear on memory.
+    comparisons: tuple[Comparison, ...]  # What could be compared.
+    starts_predicted: bool | None  # Whether one request of the asked context was predicted to fit.
+    starts_observed: bool | None  # Whether the engine started; None if the source does not say.
+    excluded: tuple[str, ...]  # What could not be compared, and why.
+    # The release whose rules were applied, as ``vllm 0.27.1``; None without rules.
     release: str | None = None
-    within_band: bool | None = None
-    old: bool = False
+    within_band: bool | None = None  # Whether the pool lies in its error band; None if it was not predicted.
+    old: bool = False  # Whether its release is too old to be computed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +62,26 @@ class Statistic:
     """How far off predictions of one quantity are.
 
     Attributes:
-        quantity: What was compared.
-        scope: Which cases: ``complete``, ``all``, ``engine: …`` or ``family: …``.
-        count: Cases.
         median, p90, largest: Of the absolute relative error.
-        within_1_percent: Share of cases within 1%.
-        bias: Median signed error.
     """
 
-    quantity: str
-    scope: str
-    count: int
+    quantity: str  # What was compared.
+    scope: str  # Which cases: ``complete``, ``all``, ``engine: …`` or ``family: …``.
+    count: int  # Cases.
     median: float
     p90: float
     largest: float
-    within_1_percent: float
-    bias: float
+    within_1_percent: float  # Share of cases within 1%.
+    bias: float  # Median signed error.
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """All cases and what they add up to.
+    """All cases and what they add up to."""
 
-    Attributes:
-        cases: Every observation, in the order of the files.
-        statistics: Errors by quantity and scope.
-        starts: Counts of (predicted, observed) starts among complete cases.
-    """
-
-    cases: tuple[Compared, ...]
-    statistics: tuple[Statistic, ...]
-    starts: tuple[tuple[bool, bool, int], ...]
+    cases: tuple[Compared, ...]  # Every observation, in the order of the files.
+    statistics: tuple[Statistic, ...]  # Errors by quantity and scope.
+    starts: tuple[tuple[bool, bool, int], ...]  # Counts of (predicted, observed) starts among complete cases.
 
     def statistic(self, quantity: str, scope: str = "complete") -> Statistic | None:
         """The statistic of one quantity and scope, None if nothing was compared."""

@@ -30,16 +30,11 @@ _LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)", re.AS
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRelease:
-    """A whole dataset under its version.
+    """A whole dataset under its version."""
 
-    Attributes:
-        version: The release, ``2026.11.21``.
-        files: (name, bytes, SHA-256) of each.
-    """
-
-    version: str
+    version: str  # The release, ``2026.11.21``.
     folder: Path
-    files: tuple[tuple[str, int, str], ...]
+    files: tuple[tuple[str, int, str], ...]  # (name, bytes, SHA-256) of each.
 
     @property
     def sums(self) -> str:

@@ -16,16 +16,11 @@ from kvreport.publish.series import Config, ModelRefusal, Series, refusal_of, sm
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one kind of accelerator makes of a model as released.
+    """What one kind of accelerator makes of a model as released."""
 
-    Attributes:
-        serving: The fewest devices that serve it; None if no number does.
-        refusal: Why none does; None if one does.
-        fewest: For each context of the grid, the fewest devices that hold one request of it; 0 if no number does.
-    """
-
-    serving: Series | None
-    refusal: ModelRefusal | None
+    serving: Series | None  # The fewest devices that serve it; None if no number does.
+    refusal: ModelRefusal | None  # Why none does; None if one does.
+    # For each context of the grid, the fewest devices that hold one request of it; 0 if no number does.
     fewest: tuple[int, ...]
 
     @property
@@ -36,18 +31,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """One model's outcomes.
-
-    Attributes:
-        headline: The series that its headline speaks of; None where nothing serves it.
-        single: Its first series on one device, whichever; None if it cannot run on one.
-        known: The same on the first of the well-known accelerators.
-    """
+    """One model's outcomes."""
 
     outcomes: dict[str, Outcome]
-    headline: Series | None
-    single: Series | None
-    known: Series | None
+    headline: Series | None  # The series that its headline speaks of; None where nothing serves it.
+    single: Series | None  # Its first series on one device, whichever; None if it cannot run on one.
+    known: Series | None  # The same on the first of the well-known accelerators.
     runs: bool
 
 

@@ -31,20 +31,13 @@ _NAMED: Final = 12
 
 
 class Snapshot(Record):
-    """The figures of one release that a later one is compared with.
-
-    Attributes:
-        engine: Label of the engine that they were computed for.
-        gpu: The accelerator that they were computed on.
-        models: Figures by name, for each model's id.
-        gpus: Usable memory in bytes, for each accelerator's slug.
-    """
+    """The figures of one release that a later one is compared with."""
 
     version: Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}\.[0-9]{2}\.[0-9]{2}$")]
-    engine: Text
-    gpu: Text | None = None
-    models: dict[Text, dict[Text, Figure]]
-    gpus: dict[Text, Figure]
+    engine: Text  # Label of the engine that they were computed for.
+    gpu: Text | None = None  # The accelerator that they were computed on.
+    models: dict[Text, dict[Text, Figure]]  # Figures by name, for each model's id.
+    gpus: dict[Text, Figure]  # Usable memory in bytes, for each accelerator's slug.
 
 
 @dataclass(frozen=True, slots=True)

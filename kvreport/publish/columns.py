@@ -42,15 +42,10 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ModelColumn:
-    """A column of a model's file: a layout, and which of its pipeline stages.
+    """A column of a model's file: a layout, and which of its pipeline stages."""
 
-    Attributes:
-        layout: How the model is spread over devices.
-        stage: The stage, from 0.
-    """
-
-    layout: Layout
-    stage: int = 0
+    layout: Layout  # How the model is spread over devices.
+    stage: int = 0  # The stage, from 0.
 
 
 def places(site: SiteData, *, further: bool) -> tuple[ModelColumn, ...]:

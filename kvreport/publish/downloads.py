@@ -33,13 +33,10 @@ SUMS: Final = "SHA256SUMS"
 
 @dataclass(frozen=True, slots=True)
 class Downloads:
-    """The published files, as they lie in the cache.
-
-    Attributes:
-        files: (name, bytes) of each, by name; empty if the dataset is not published.
-    """
+    """The published files, as they lie in the cache."""
 
     folder: Path
+    # (name, bytes) of each, by name; empty if the dataset is not published.
     files: tuple[tuple[str, int], ...]
     rows: int
 

@@ -83,18 +83,13 @@ class TranslationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """JavaScript made from Python.
-
-    Attributes:
-        names: What the body defines and a caller may use, in order.
-        declarations: The same as TypeScript, ``name: type;`` each.
-        aliases: What each type's name stands for, for a module that imports it.
-    """
+    """JavaScript made from Python."""
 
     body: str
-    names: tuple[str, ...]
-    declarations: tuple[str, ...]
+    names: tuple[str, ...]  # What the body defines and a caller may use, in order.
+    declarations: tuple[str, ...]  # The same as TypeScript, ``name: type;`` each.
     types: tuple[str, ...]
+    # What each type's name stands for, for a module that imports it.
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 

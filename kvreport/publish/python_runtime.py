@@ -57,14 +57,10 @@ _LEAST_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """One file of the runtime.
-
-    Attributes:
-        sha256: Digest of its content.
-    """
+    """One file of the runtime."""
 
     name: str
-    sha256: str
+    sha256: str  # Digest of its content.
 
 
 @lru_cache(maxsize=1)

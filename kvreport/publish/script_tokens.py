@@ -16,13 +16,10 @@ _NEXT: Final = re.compile(r"[\"'`/{}]")
 
 
 class Token(NamedTuple):
-    """A piece of a script.
+    """A piece of a script."""
 
-    Attributes:
-        kind: What it is. A template is in pieces: from its first sign or from the brace that ends a value, to the
-            next value or its last sign.
-    """
-
+    # What it is. A template is in pieces: from its first sign or from the brace that ends a value, to the
+    # next value or its last sign.
     kind: Kind
     text: str
 

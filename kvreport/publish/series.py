@@ -49,35 +49,20 @@ class Config(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One configuration at every context of the grid.
+    """One configuration at every context of the grid."""
 
-    Attributes:
-        config: Which configuration.
-        contexts: Contexts in tokens, ascending.
-        users: Simultaneous requests at each.
-        ceiling: The same with nothing reserved.
-        verdicts: Verdict at each.
-        token_bytes: Bytes of one further token at each, per device.
-        request_bytes: Bytes that one request reserves at each, per device.
-        short: Bytes that one request lacks at each, per device; 0 where it fits.
-        weight_bytes: Weights on one device.
-        state_bytes: Constant bytes of a request on one device.
-        pool_bytes: The cache pool of one device.
-        longest: The longest single request that fits, in tokens.
-    """
-
-    config: Config
-    contexts: tuple[int, ...]
-    users: tuple[int, ...]
-    ceiling: tuple[int, ...]
+    config: Config  # Which configuration.
+    contexts: tuple[int, ...]  # Contexts in tokens, ascending.
+    users: tuple[int, ...]  # Simultaneous requests at each.
+    ceiling: tuple[int, ...]  # The same with nothing reserved.
     verdicts: tuple[str, ...]
-    token_bytes: tuple[int, ...]
-    request_bytes: tuple[int, ...]
-    short: tuple[int, ...]
-    weight_bytes: int
-    state_bytes: int
-    pool_bytes: int
-    longest: int
+    token_bytes: tuple[int, ...]  # Bytes of one further token at each, per device.
+    request_bytes: tuple[int, ...]  # Bytes that one request reserves at each, per device.
+    short: tuple[int, ...]  # Bytes that one request lacks at each, per device; 0 where it fits.
+    weight_bytes: int  # Weights on one device.
+    state_bytes: int  # Constant bytes of a request on one device.
+    pool_bytes: int  # The cache pool of one device.
+    longest: int  # The longest single request that fits, in tokens.
 
     @property
     def serves(self) -> bool:
@@ -141,16 +126,11 @@ def smallest_serving(candidates: Iterable[Series]) -> Series | None:
 
 
 class ModelRefusal(NamedTuple):
-    """Why nothing offered serves a model: what it shares with others, and its own figure.
+    """Why nothing offered serves a model: what it shares with others, and its own figure."""
 
-    Attributes:
-        kind: Key of the group's sentence in ``words.json`` (``group_…``, ``row_…``).
-        short_bytes: Bytes missing per device, or 0 where bytes are not the reason.
-    """
-
-    kind: str
+    kind: str  # Key of the group's sentence in ``words.json`` (``group_…``, ``row_…``).
     number: int
-    short_bytes: int
+    short_bytes: int  # Bytes missing per device, or 0 where bytes are not the reason.
 
     @property
     def group(self) -> str:

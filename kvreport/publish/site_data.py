@@ -38,35 +38,26 @@ _EVERY: Final = 50
 
 @dataclass(frozen=True)
 class SiteData:
-    """Everything that pages are made from.
-
-    Attributes:
-        engine: The engine whose answers the pages show.
-        models: Every published model, by name as people read it.
-        released: Each model's series in its released weights and its own KV format, by model id.
-        on_headline_gpu: Each model's series of all formats on the first of :data:`KNOWN_GPUS`.
-        on_one: For each (accelerator, weight format): (model id, weight bytes) that one device serves at
-            ``counted_context``.
-        version: The data release, ``2026.11.21``.
-        releases: Whole data releases that the site has, the latest first.
-        site_url: Where the site will stand, or "".
-        parts: Values of single models, kept between builds.
-    """
+    """Everything that pages are made from."""
 
     catalog: Catalog
-    engine: Engine
+    engine: Engine  # The engine whose answers the pages show.
     contexts: tuple[int, ...]
-    models: tuple[Model, ...]
+    models: tuple[Model, ...]  # Every published model, by name as people read it.
     accelerators: tuple[Accelerator, ...]
+    # Each model's series in its released weights and its own KV format, by model id.
     released: Mapping[str, dict[Config, Series]]
+    # Each model's series of all formats on the first of :data:`KNOWN_GPUS`.
     on_headline_gpu: dict[str, dict[Config, Series]]
+    # For each (accelerator, weight format): (model id, weight bytes) that one device serves at
+    # ``counted_context``.
     on_one: dict[tuple[str, str], tuple[tuple[str, int], ...]]
-    version: str
+    version: str  # The data release, ``2026.11.21``.
     downloads: Downloads
-    site_url: str = ""
-    releases: tuple[ArchivedRelease, ...] = ()
+    site_url: str = ""  # Where the site will stand, or "".
+    releases: tuple[ArchivedRelease, ...] = ()  # Whole data releases that the site has, the latest first.
     progress: Callable[[str], None] = field(default=lambda _: None)
-    parts: Parts = field(default_factory=lambda: Parts(None))
+    parts: Parts = field(default_factory=lambda: Parts(None))  # Values of single models, kept between builds.
 
     @cached_property
     def gpus(self) -> tuple[Accelerator, ...]:

@@ -34,25 +34,15 @@ _POOL: Final = ("kv_tokens", "concurrency", "gpu_blocks")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a start.
+    """The end of a start."""
 
-    Attributes:
-        pattern: The kind of line that ended it.
-        short: What was short; None where nothing was, or the line does not say it.
-        says: What the line means.
-        asked: Bytes asked for at once, where the line says so.
-        left: Bytes that were left.
-        allocated: True if the cache had been allocated before.
-        remedies: What to change, by name, in the words of the engine.
-    """
-
-    pattern: str
-    short: str | None
-    says: str
-    asked: int | None
-    left: int | None
-    allocated: bool
-    remedies: dict[str, str]
+    pattern: str  # The kind of line that ended it.
+    short: str | None  # What was short; None where nothing was, or the line does not say it.
+    says: str  # What the line means.
+    asked: int | None  # Bytes asked for at once, where the line says so.
+    left: int | None  # Bytes that were left.
+    allocated: bool  # True if the cache had been allocated before.
+    remedies: dict[str, str]  # What to change, by name, in the words of the engine.
 
     @property
     def missing(self) -> int | None:

@@ -17,21 +17,14 @@ from kvreport.words import CHANGES, SENTENCES, notebook_table
 
 @dataclass(frozen=True, slots=True)
 class ComparedNumber:
-    """One number of the log beside ours.
+    """One number of the log beside ours."""
 
-    Attributes:
-        fact: Name of the fact.
-        stated: What the log states.
-        predicted: What we compute.
-        from_pool: True if it is computed from the log's own pool, so that the pool itself is not tested.
-        band: Bytes by which a predicted pool may be off; None for other figures.
-    """
-
-    fact: str
-    stated: float
-    predicted: float
+    fact: str  # Name of the fact.
+    stated: float  # What the log states.
+    predicted: float  # What we compute.
+    # True if it is computed from the log's own pool, so that the pool itself is not tested.
     from_pool: bool = False
-    band: int | None = None
+    band: int | None = None  # Bytes by which a predicted pool may be off; None for other figures.
 
     @property
     def difference(self) -> float:
@@ -73,20 +66,14 @@ NO_ROOM: Final = frozenset(words.ALL["no_room"])
 
 @dataclass(frozen=True, slots=True)
 class AdvisedChange:
-    """One thing to change, and what it would bring.
+    """One thing to change, and what it would bring."""
 
-    Attributes:
-        name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``,
-            ``fewer_requests`` or ``tensor_parallel``.
-        value: What to set it to.
-        concurrency: Requests of the longest length that would fit then, or None.
-        words: The remedy in the engine's words, where an ending names it.
-    """
-
+    # ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``, ``fewer_requests`` or
+    # ``tensor_parallel``.
     name: str
-    value: float | str
-    concurrency: float | None = None
-    words: str | None = None
+    value: float | str  # What to set it to.
+    concurrency: float | None = None  # Requests of the longest length that would fit then, or None.
+    words: str | None = None  # The remedy in the engine's words, where an ending names it.
 
     def line(self) -> str:
         """Print it."""
@@ -99,25 +86,17 @@ class AdvisedChange:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis:
-    """A log, understood.
-
-    Attributes:
-        concurrency: Requests of the longest length that fit, stated or derived; None if unknown.
-        comparisons: Numbers of the log beside ours.
-        shorter: (context, requests): what fits if requests are shorter than the longest allowed.
-        linear: True if shorter requests were taken to cost in proportion, for want of the model.
-        notes: What is missing for more.
-        ended: How the start ended, where a line of it tells.
-    """
+    """A log, understood."""
 
     reading: Reading
-    concurrency: float | None
-    comparisons: tuple[ComparedNumber, ...] = ()
+    concurrency: float | None  # Requests of the longest length that fit, stated or derived; None if unknown.
+    comparisons: tuple[ComparedNumber, ...] = ()  # Numbers of the log beside ours.
     changes: tuple[AdvisedChange, ...] = ()
+    # (context, requests): what fits if requests are shorter than the longest allowed.
     shorter: tuple[tuple[int, int], ...] = ()
-    linear: bool = True
-    notes: tuple[str, ...] = field(default=())
-    ended: Ended | None = None
+    linear: bool = True  # True if shorter requests were taken to cost in proportion, for want of the model.
+    notes: tuple[str, ...] = field(default=())  # What is missing for more.
+    ended: Ended | None = None  # How the start ended, where a line of it tells.
 
     def __repr__(self) -> str:
         """A line: the engine and the conclusion."""

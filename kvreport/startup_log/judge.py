@@ -28,26 +28,20 @@ _EXACT: Final = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """What our rules say of a start.
-
-    Attributes:
-        deployment: What the trunk makes of the flags; None where they say too little.
-        predicted: True if the pool was predicted from model, device and flags.
-        starts: Whether the longest request was predicted to fit, or any where the engine shortens requests to its pool;
-            None if not predicted.
-        excluded: What could not be compared, and why.
-        error: Why nothing could be laid out; None if something could.
-        narrow: What the trunk makes of a copy that is known by its name alone with every layer in its format; None for others.
-        open_figures: Figures of such a copy's wide end, which are no point to compare: the band alone is judged by them.
-    """
+    """What our rules say of a start."""
 
     comparisons: tuple[Comparison, ...] = ()
-    deployment: Deployment | None = None
-    predicted: bool = False
+    deployment: Deployment | None = None  # What the trunk makes of the flags; None where they say too little.
+    predicted: bool = False  # True if the pool was predicted from model, device and flags.
+    # Whether the longest request was predicted to fit, or any where the engine shortens requests to its pool;
+    # None if not predicted.
     starts: bool | None = None
-    excluded: tuple[str, ...] = ()
-    error: str | None = None
+    excluded: tuple[str, ...] = ()  # What could not be compared, and why.
+    error: str | None = None  # Why nothing could be laid out; None if something could.
+    # What the trunk makes of a copy that is known by its name alone with every layer in its format; None for
+    # others.
     narrow: Deployment | None = None
+    # Figures of such a copy's wide end, which are no point to compare: the band alone is judged by them.
     open_figures: tuple[Comparison, ...] = ()
 
     @property

@@ -38,15 +38,10 @@ POOL_AS_STATED: Final = ("tensorrt_llm",)
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """The model under the log's flags, and with an FP8 cache instead.
+    """The model under the log's flags, and with an FP8 cache instead."""
 
-    Attributes:
-        deployment: What the trunk makes of the log's flags, or of the engine's defaults.
-        fp8: The block plan with an FP8 cache; None where that is no change or not possible.
-    """
-
-    deployment: Deployment
-    fp8: BlockPlan | None
+    deployment: Deployment  # What the trunk makes of the log's flags, or of the engine's defaults.
+    fp8: BlockPlan | None  # The block plan with an FP8 cache; None where that is no change or not possible.
 
     @property
     def plan(self) -> BlockPlan:

@@ -49,50 +49,31 @@ _HOSTS: Final = re.compile(r"^(CPU|.*_Host|.*_host)", re.IGNORECASE)
 
 @dataclass
 class LlamaStart:
-    """One start of llama.cpp, as its lines tell it. Sizes are bytes, rounded as printed.
+    """One start of llama.cpp, as its lines tell it. Sizes are bytes, rounded as printed."""
 
-    Attributes:
-        buffers: Bytes by device and by kind (``model``, ``KV``, ``RS``, ``compute``, ``output``).
-        kv_bytes: Keys and values of all slots.
-        state_bytes: Recurrent states, and what compressors keep, of all slots.
-        cells: Cells of each cache, the full one first.
-        cache_types: Types of keys and values.
-        context: ``n_ctx``.
-        slots: ``n_seq_max``.
-        streams: Rows of cells: 1 where all slots share one.
-        ubatch: ``n_ubatch``.
-        batch: ``n_batch``.
-        offloaded: Layers on devices and layers in all.
-        architecture: ``general.architecture``.
-        free: Bytes free on each device at start.
-        estimated: What an older Ollama expected, by part.
-        build: The number of the build, where the log names it.
-        placed: Where Ollama's own engine says that its bytes lie, by device and kind, of its last attempt.
-        complete: True after the last line of such an attempt.
-        ran_out: True if a line says that memory ran out.
-        failures: Lines that say so, or end a start in another way; of the last try where one was made again.
-        ollama: True if Ollama started it, which is told by variables and parameters instead of flags.
-    """
-
+    # Bytes by device and by kind (``model``, ``KV``, ``RS``, ``compute``, ``output``).
     buffers: dict[str, dict[str, int]] = field(default_factory=dict)
-    kv_bytes: int = 0
-    state_bytes: int = 0
-    cells: list[int] = field(default_factory=list)
-    cache_types: tuple[str, str] | None = None
-    context: int | None = None
-    slots: int | None = None
-    streams: int | None = None
-    ubatch: int | None = None
-    batch: int | None = None
-    offloaded: tuple[int, int] | None = None
-    architecture: str | None = None
-    free: dict[str, int] = field(default_factory=dict)
-    estimated: dict[str, int] = field(default_factory=dict)
-    build: str | None = None
+    kv_bytes: int = 0  # Keys and values of all slots.
+    state_bytes: int = 0  # Recurrent states, and what compressors keep, of all slots.
+    cells: list[int] = field(default_factory=list)  # Cells of each cache, the full one first.
+    cache_types: tuple[str, str] | None = None  # Types of keys and values.
+    context: int | None = None  # ``n_ctx``.
+    slots: int | None = None  # ``n_seq_max``.
+    streams: int | None = None  # Rows of cells: 1 where all slots share one.
+    ubatch: int | None = None  # ``n_ubatch``.
+    batch: int | None = None  # ``n_batch``.
+    offloaded: tuple[int, int] | None = None  # Layers on devices and layers in all.
+    architecture: str | None = None  # ``general.architecture``.
+    free: dict[str, int] = field(default_factory=dict)  # Bytes free on each device at start.
+    estimated: dict[str, int] = field(default_factory=dict)  # What an older Ollama expected, by part.
+    build: str | None = None  # The number of the build, where the log names it.
+    # Where Ollama's own engine says that its bytes lie, by device and kind, of its last attempt.
     placed: dict[str, dict[str, int]] = field(default_factory=dict)
-    complete: bool = False
-    ran_out: bool = False
+    complete: bool = False  # True after the last line of such an attempt.
+    ran_out: bool = False  # True if a line says that memory ran out.
+    # Lines that say so, or end a start in another way; of the last try where one was made again.
     failures: list[str] = field(default_factory=list)
+    # True if Ollama started it, which is told by variables and parameters instead of flags.
     ollama: bool = False
 
     @property

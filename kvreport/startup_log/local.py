@@ -40,21 +40,13 @@ WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LocalDiagnosis:
-    """A start of llama.cpp or Ollama, understood.
+    """A start of llama.cpp or Ollama, understood."""
 
-    Attributes:
-        start: What its lines state.
-        computed: Our figures for the same cells; None where the model is not known.
-        changes: What to change, one sentence each.
-        notes: What is missing for more.
-        ended: How the start ended, where a line of it tells.
-    """
-
-    start: LlamaStart
-    computed: Buffers | None
-    changes: tuple[str, ...]
-    notes: tuple[str, ...]
-    ended: Ended | None = None
+    start: LlamaStart  # What its lines state.
+    computed: Buffers | None  # Our figures for the same cells; None where the model is not known.
+    changes: tuple[str, ...]  # What to change, one sentence each.
+    notes: tuple[str, ...]  # What is missing for more.
+    ended: Ended | None = None  # How the start ended, where a line of it tells.
 
     @property
     def headline(self) -> str:

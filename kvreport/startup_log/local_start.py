@@ -28,17 +28,12 @@ STAND_IN: Final = "q4_k_m"
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStart(Setup):
-    """One start as a log says it, and its printed buffers; without devices where the log does not say.
+    """One start as a log says it, and its printed buffers; without devices where the log does not say."""
 
-    Attributes:
-        printed: MiB by part, as far as the log has them.
-        weights_mib: Printed weights on devices of a file whose types are not known, where they are stated.
-        typed: False if the file's types are not known, so that its weights are no prediction.
-    """
-
-    printed: Mapping[Part, float]
+    printed: Mapping[Part, float]  # MiB by part, as far as the log has them.
+    # Printed weights on devices of a file whose types are not known, where they are stated.
     weights_mib: float | None = None
-    typed: bool = True
+    typed: bool = True  # False if the file's types are not known, so that its weights are no prediction.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +47,11 @@ class Buffers:
 
 @dataclass(frozen=True, slots=True)
 class LocalJudgment:
-    """What our rules say of a start.
+    """What our rules say of a start."""
 
-    Attributes:
-        layout: Where the bytes lie.
-        comparisons: Each printed part with ours, in the order of the log.
-        fits: Whether everything is predicted to fit; None without devices.
-    """
-
-    layout: LocalLayout
-    comparisons: tuple[Comparison, ...]
-    fits: bool | None
+    layout: LocalLayout  # Where the bytes lie.
+    comparisons: tuple[Comparison, ...]  # Each printed part with ours, in the order of the log.
+    fits: bool | None  # Whether everything is predicted to fit; None without devices.
 
     @property
     def buffers(self) -> Buffers:

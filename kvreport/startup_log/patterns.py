@@ -29,16 +29,12 @@ def own_folder(known: Catalog) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One kind of line.
+    """One kind of line."""
 
-    Attributes:
-        engine: Whose line it is; None if several write it.
-        texts: Texts of which one stands in every such line; looked for first, in a hundredth of the time.
-    """
-
-    engine: Engine | None
+    engine: Engine | None  # Whose line it is; None if several write it.
     line: LogLine
     expression: str
+    # Texts of which one stands in every such line; looked for first, in a hundredth of the time.
     texts: tuple[str, ...]
 
     @property

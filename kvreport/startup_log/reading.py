@@ -88,43 +88,28 @@ ENTITIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """A line, or a part of one, that a pattern matched.
+    """A line, or a part of one, that a pattern matched."""
 
-    Attributes:
-        number: Its number in the log, from 1.
-        text: The line.
-        pattern: The pattern's name.
-        facts: What it states, in bytes, tokens and plain numbers.
-        says: What it means, in words.
-    """
-
-    number: int
-    text: str
-    pattern: str
-    facts: dict[str, Value]
-    says: str
+    number: int  # Its number in the log, from 1.
+    text: str  # The line.
+    pattern: str  # The pattern's name.
+    facts: dict[str, Value]  # What it states, in bytes, tokens and plain numbers.
+    says: str  # What it means, in words.
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read from a log.
+    """What was read from a log."""
 
-    Attributes:
-        engine: Whose log it is; None if nothing told.
-        facts: What the log states as a whole, ranks merged.
-        recognised: Recognised lines in order.
-        unknown: Numbers and texts of lines that nothing recognised.
-        places: Source files and line numbers that vLLM's lines were written at, as it prefixes them.
-        starts: How many starts the log has one after the other; the last that tells something was read.
-        doubtful: Numbers of lines with a number that no engine prints, as one with a decimal comma. They are not used.
-    """
-
-    engine: Engine | None
-    facts: dict[str, Value] = field(default_factory=dict)
-    recognised: tuple[Recognised, ...] = ()
-    unknown: tuple[tuple[int, str], ...] = ()
+    engine: Engine | None  # Whose log it is; None if nothing told.
+    facts: dict[str, Value] = field(default_factory=dict)  # What the log states as a whole, ranks merged.
+    recognised: tuple[Recognised, ...] = ()  # Recognised lines in order.
+    unknown: tuple[tuple[int, str], ...] = ()  # Numbers and texts of lines that nothing recognised.
+    # Source files and line numbers that vLLM's lines were written at, as it prefixes them.
     places: frozenset[str] = frozenset()
+    # How many starts the log has one after the other; the last that tells something was read.
     starts: int = 1
+    # Numbers of lines with a number that no engine prints, as one with a decimal comma. They are not used.
     doubtful: tuple[int, ...] = ()
 
     def number(self, name: str) -> float | None:

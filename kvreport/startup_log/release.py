@@ -24,14 +24,10 @@ _PLACE: Final = re.compile(r"[\[ ]([a-z_]{3,40}\.py):(\d{1,5})[\]) ]")
 
 
 class KnownRelease(Record):
-    """One release.
-
-    Attributes:
-        lines: Where it writes the lines that a log is read by.
-    """
+    """One release."""
 
     built: Day
-    lines: tuple[Text, ...] = ()
+    lines: tuple[Text, ...] = ()  # Where it writes the lines that a log is read by.
 
 
 class ReleasesFile(Record):

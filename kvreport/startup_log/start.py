@@ -65,19 +65,12 @@ def as_found(accelerator: Accelerator, total_bytes: float | None, *, wsl: bool =
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One printed figure and its prediction.
+    """One printed figure and its prediction."""
 
-    Attributes:
-        quantity: What is compared.
-        predicted: Prediction, in ``unit``.
-        observed: As printed.
-        unit: ``GiB``, ``MiB``, ``tokens`` or ``requests``.
-    """
-
-    quantity: str
-    predicted: float
-    observed: float
-    unit: str
+    quantity: str  # What is compared.
+    predicted: float  # Prediction, in ``unit``.
+    observed: float  # As printed.
+    unit: str  # ``GiB``, ``MiB``, ``tokens`` or ``requests``.
 
     @property
     def error(self) -> float:
@@ -87,115 +80,71 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(ServerSettings):
-    """What the engine was told. None where the start does not say, which leaves it to the engine.
+    """What the engine was told. None where the start does not say, which leaves it to the engine."""
 
-    Attributes:
-        weight_format: The catalog's name, or ``released``; None if the weights are not known well enough.
-        kv_format: The catalog's name.
-        layout: How the model is spread.
-        context_tokens: The longest request allowed.
-        max_batched_tokens: Tokens of one step.
-        max_seqs: Requests at once.
-        offline: True for vLLM's offline class.
-        block_tokens: Tokens per block.
-        prefix_caching: Whether prefixes are cached.
-        draft_tokens: Tokens drafted per step.
-        draft_in_model: True if the model's own prediction layers draft.
-        window_share: SGLang's ``--swa-full-tokens-ratio``; 1 where window layers keep every token.
-        max_states: SGLang's ``--max-mamba-cache-size``.
-        stated_utilization: Share that the source states, where its printed parts tell another.
-        share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
-    """
-
+    # The catalog's name, or ``released``; None if the weights are not known well enough.
     weight_format: str | None = "released"
-    kv_format: str | None = None
-    layout: Layout = SINGLE
-    context_tokens: int | None = None
-    max_batched_tokens: int | None = None
-    max_seqs: int | None = None
-    offline: bool = False
-    block_tokens: int | None = None
-    prefix_caching: bool | None = None
-    draft_tokens: int = 0
-    draft_in_model: bool = False
+    kv_format: str | None = None  # The catalog's name.
+    layout: Layout = SINGLE  # How the model is spread.
+    context_tokens: int | None = None  # The longest request allowed.
+    max_batched_tokens: int | None = None  # Tokens of one step.
+    max_seqs: int | None = None  # Requests at once.
+    offline: bool = False  # True for vLLM's offline class.
+    block_tokens: int | None = None  # Tokens per block.
+    prefix_caching: bool | None = None  # Whether prefixes are cached.
+    draft_tokens: int = 0  # Tokens drafted per step.
+    draft_in_model: bool = False  # True if the model's own prediction layers draft.
+    # SGLang's ``--swa-full-tokens-ratio``; 1 where window layers keep every token.
     window_share: float | None = None
-    max_states: int | None = None
+    max_states: int | None = None  # SGLang's ``--max-mamba-cache-size``.
+    # Share that the source states, where its printed parts tell another.
     stated_utilization: float | None = None
+    # True if the share is of the memory that was free (SGLang), so that other processes count.
     share_of_free: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What the engine printed, per device; None for what it did not. Sizes are bytes.
+    """What the engine printed, per device; None for what it did not. Sizes are bytes."""
 
-    Attributes:
-        load: What loading the weights took.
-        pool: The cache pool.
-        halves: The pools of keys and of values together, where they are printed instead.
-        tokens: Tokens of the pool.
-        concurrency: Requests of the longest context.
-        needed: Cache of one longest request.
-        length: Context that concurrency and ``needed`` are for; None for the longest allowed.
-        free: Memory free before loading.
-        refused: True if the engine did not start.
-        cells: Cells of the cache (llama.cpp).
-        cache: Keys and values of all cells (llama.cpp).
-        values: Values among them (llama.cpp).
-        states: Recurrent states (llama.cpp).
-        streams: Rows of cells that slots have (llama.cpp): 1 where all share one.
-    """
-
-    load: float | None = None
-    pool: float | None = None
-    halves: float | None = None
-    tokens: int | None = None
-    concurrency: float | None = None
-    needed: int | None = None
+    load: float | None = None  # What loading the weights took.
+    pool: float | None = None  # The cache pool.
+    halves: float | None = None  # The pools of keys and of values together, where they are printed instead.
+    tokens: int | None = None  # Tokens of the pool.
+    concurrency: float | None = None  # Requests of the longest context.
+    needed: int | None = None  # Cache of one longest request.
+    # Context that concurrency and ``needed`` are for; None for the longest allowed.
     length: int | None = None
-    free: float | None = None
-    refused: bool = False
-    cells: int | None = None
-    cache: float | None = None
-    values: float | None = None
-    states: float | None = None
-    streams: int = 1
+    free: float | None = None  # Memory free before loading.
+    refused: bool = False  # True if the engine did not start.
+    cells: int | None = None  # Cells of the cache (llama.cpp).
+    cache: float | None = None  # Keys and values of all cells (llama.cpp).
+    values: float | None = None  # Values among them (llama.cpp).
+    states: float | None = None  # Recurrent states (llama.cpp).
+    streams: int = 1  # Rows of cells that slots have (llama.cpp): 1 where all share one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One start: rules, model, device, flags and printed figures.
+    """One start: rules, model, device, flags and printed figures."""
 
-    Attributes:
-        known: Where formats are looked up.
-        model: The model as loaded.
-        accelerator: The device, the first of several; None if it is not known.
-        replica: The devices rank by rank, where they differ; else empty.
-        kernels_of: A device whose kernels lay the weights out, where several of equal kernels are mixed.
-        flags: What the engine was told.
-        published: True for a record of somebody's log, whose figures may be of different ranks.
-        weights_unclear: Why the weights cannot be compared; None if they can.
-        plan_unclear: Why nothing can be laid out; None if it can.
-        pool_unclear: What a prediction of the pool lacks; empty if it can be made.
-        as_range: True if the model is a copy whose mix is not known, judged as the range that its name gives.
-        released: True for a release itself, which runs no other classes and devices; builds may.
-        most_tokens: The longest context that it starts with; None if not known.
-    """
-
-    known: Catalog
+    known: Catalog  # Where formats are looked up.
     engine: Engine
-    model: Model
-    accelerator: Accelerator | None
-    replica: tuple[Accelerator, ...] = ()
+    model: Model  # The model as loaded.
+    accelerator: Accelerator | None  # The device, the first of several; None if it is not known.
+    replica: tuple[Accelerator, ...] = ()  # The devices rank by rank, where they differ; else empty.
+    # A device whose kernels lay the weights out, where several of equal kernels are mixed.
     kernels_of: Accelerator | None = None
-    flags: Flags
+    flags: Flags  # What the engine was told.
     printed: Figures
-    published: bool = False
-    weights_unclear: str | None = None
-    plan_unclear: str | None = None
-    pool_unclear: tuple[str, ...] = ()
+    published: bool = False  # True for a record of somebody's log, whose figures may be of different ranks.
+    weights_unclear: str | None = None  # Why the weights cannot be compared; None if they can.
+    plan_unclear: str | None = None  # Why nothing can be laid out; None if it can.
+    pool_unclear: tuple[str, ...] = ()  # What a prediction of the pool lacks; empty if it can be made.
+    # True if the model is a copy whose mix is not known, judged as the range that its name gives.
     as_range: bool = False
-    released: bool = False
-    most_tokens: int | None = None
+    released: bool = False  # True for a release itself, which runs no other classes and devices; builds may.
+    most_tokens: int | None = None  # The longest context that it starts with; None if not known.
 
     @property
     def rules(self) -> EngineRules:

@@ -27,37 +27,24 @@ HYBRID_POINTS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Hit rates at one size of the cache.
+    """Hit rates at one size of the cache."""
 
-    Attributes:
-        cache_bytes: Bytes of the cache on one device.
-        lru: Hit rate of the engine's policy.
-        best: Hit rate of the best possible policy, or a bound of it (:attr:`SharedPrefixes.best_is_bound`); None
-            without full attention.
-    """
-
-    cache_bytes: int
-    lru: float
+    cache_bytes: int  # Bytes of the cache on one device.
+    lru: float  # Hit rate of the engine's policy.
+    # Hit rate of the best possible policy, or a bound of it (:attr:`SharedPrefixes.best_is_bound`); None
+    # without full attention.
     best: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPrefixes:
-    """Hit rates of one replica's share of a trace, in order of arrival.
+    """Hit rates of one replica's share of a trace, in order of arrival."""
 
-    Attributes:
-        trace: The share.
-        estimate: The deployment.
-        pools: Its pools.
-        ttl: Seconds after which a cached block expires, or None.
-        reused: The share's reuse distances in the deployment's blocks.
-    """
-
-    trace: Trace
-    estimate: Estimate
+    trace: Trace  # The share.
+    estimate: Estimate  # The deployment.
     pools: Pools
-    ttl: float | None
-    reused: Reuse
+    ttl: float | None  # Seconds after which a cached block expires, or None.
+    reused: Reuse  # The share's reuse distances in the deployment's blocks.
 
     @classmethod
     def of(cls, trace: Trace, deployment: Estimate, pools: Pools, ttl: float | None) -> SharedPrefixes:

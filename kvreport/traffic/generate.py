@@ -18,35 +18,20 @@ from kvreport.traffic.trace import Trace, TracedRequest, build
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Distributions of a generated trace. Lengths and waits are exponential around their means.
+    """Distributions of a generated trace. Lengths and waits are exponential around their means."""
 
-    Attributes:
-        sessions: Conversations.
-        sessions_per_s: Rate at which they begin (Poisson).
-        turns: Mean requests per session (geometric).
-        system_prompts: Different system prompts; sessions choose evenly.
-        system_prompt_tokens: Tokens of each.
-        new_tokens: Mean tokens that a turn adds to the prompt.
-        output_tokens: Mean tokens of an answer.
-        think_s: Mean seconds between an answer and the next turn.
-        answer_tokens_per_s: Speed of answers, which sets when the next turn can come.
-        longest_tokens: A session ends before a prompt and its answer exceed so many tokens.
-        block_tokens: Tokens of one prefix block of the trace.
-        seed: Seed of the random numbers.
-    """
-
-    sessions: int = 1000
-    sessions_per_s: float = 1.0
-    turns: float = 4.0
-    system_prompts: int = 1
+    sessions: int = 1000  # Conversations.
+    sessions_per_s: float = 1.0  # Rate at which they begin (Poisson).
+    turns: float = 4.0  # Mean requests per session (geometric).
+    system_prompts: int = 1  # Different system prompts; sessions choose evenly.
     system_prompt_tokens: int = 1024
-    new_tokens: float = 400.0
-    output_tokens: float = 250.0
-    think_s: float = 30.0
-    answer_tokens_per_s: float = 40.0
-    longest_tokens: int = 131_072
-    block_tokens: int = 16
-    seed: int = 1
+    new_tokens: float = 400.0  # Mean tokens that a turn adds to the prompt.
+    output_tokens: float = 250.0  # Mean tokens of an answer.
+    think_s: float = 30.0  # Mean seconds between an answer and the next turn.
+    answer_tokens_per_s: float = 40.0  # Speed of answers, which sets when the next turn can come.
+    longest_tokens: int = 131_072  # A session ends before a prompt and its answer exceed so many tokens.
+    block_tokens: int = 16  # Tokens of one prefix block of the trace.
+    seed: int = 1  # Seed of the random numbers.
 
     def __post_init__(self) -> None:
         """Refuse values that make no trace."""

@@ -30,29 +30,17 @@ DEFINITIONS: Final[dict[Definition, str]] = read_table("hit rates")
 
 @dataclass(frozen=True, slots=True)
 class HitCounts:
-    """Hits over a window of a trace, under one policy and one capacity.
+    """Hits over a window of a trace, under one policy and one capacity."""
 
-    Attributes:
-        capacity: Units that the cache holds; None for no limit.
-        requests: Requests in the window.
-        prompt_tokens: Their prompt tokens.
-        blocks: Their blocks (units), a last part counted as one where units are blocks of the trace.
-        full_blocks: Their blocks that the prompt fills.
-        hit_tokens: Tokens found in the cache.
-        hit_blocks: Blocks found in the cache.
-        hit_full_blocks: The same, without last parts.
-        request_rates: Sum over requests of hit blocks ÷ blocks.
-    """
-
-    capacity: int | None
-    requests: int
-    prompt_tokens: int
-    blocks: int
-    full_blocks: int
-    hit_tokens: int
-    hit_blocks: int
-    hit_full_blocks: int
-    request_rates: float
+    capacity: int | None  # Units that the cache holds; None for no limit.
+    requests: int  # Requests in the window.
+    prompt_tokens: int  # Their prompt tokens.
+    blocks: int  # Their blocks (units), a last part counted as one where units are blocks of the trace.
+    full_blocks: int  # Their blocks that the prompt fills.
+    hit_tokens: int  # Tokens found in the cache.
+    hit_blocks: int  # Blocks found in the cache.
+    hit_full_blocks: int  # The same, without last parts.
+    request_rates: float  # Sum over requests of hit blocks ÷ blocks.
 
     def rate(self, definition: Definition = "tokens") -> float:
         """The hit rate under one of :data:`DEFINITIONS`, from 0 to 1."""

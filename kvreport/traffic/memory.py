@@ -34,56 +34,34 @@ _WINDOW_PARTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class HostTier:
-    """Cache in host memory.
+    """Cache in host memory."""
 
-    Attributes:
-        blocks: Blocks of the first pool that it holds.
-        bytes_per_s: How fast blocks come back to the device.
-        policy: Copy blocks when a request ends, or when they are evicted from the device.
-    """
-
-    blocks: int
-    bytes_per_s: float
+    blocks: int  # Blocks of the first pool that it holds.
+    bytes_per_s: float  # How fast blocks come back to the device.
+    # Copy blocks when a request ends, or when they are evicted from the device.
     policy: HostPolicy = "write_through"
 
 
 @dataclass(slots=True)
 class Running:
-    """A request while it runs.
+    """A request while it runs."""
 
-    Attributes:
-        request: Its number in the trace.
-        nodes: Its path.
-        ends: Tokens up to the end of each node.
-        path_tokens: Tokens that the path covers.
-        prompt: Tokens to prefill: the prompt, and what was generated before a preemption.
-        left: Tokens still to generate.
-        stored: Tokens in the cache.
-        hit: Tokens found in the cache when it was admitted, those from the host included.
-        loaded: Tokens of these that came from the host.
-        units: Blocks of each kind that it has, in the kind's own blocks; shared ones included.
-        private: Pool blocks of each kind that only it has.
-        next: For each kind the node that is filled next.
-        held: For each kind, one behind the last node that it holds.
-        order: Number of its admission.
-        decoding_since: Decode step at which it began to decode; -1 before.
-    """
-
-    request: int
-    nodes: array[int]
-    ends: array[int]
-    path_tokens: int
-    prompt: int
-    left: int
-    stored: int = 0
-    hit: int = 0
-    loaded: int = 0
+    request: int  # Its number in the trace.
+    nodes: array[int]  # Its path.
+    ends: array[int]  # Tokens up to the end of each node.
+    path_tokens: int  # Tokens that the path covers.
+    prompt: int  # Tokens to prefill: the prompt, and what was generated before a preemption.
+    left: int  # Tokens still to generate.
+    stored: int = 0  # Tokens in the cache.
+    hit: int = 0  # Tokens found in the cache when it was admitted, those from the host included.
+    loaded: int = 0  # Tokens of these that came from the host.
+    # Blocks of each kind that it has, in the kind's own blocks; shared ones included.
     units: list[int] = field(default_factory=list)
-    private: list[int] = field(default_factory=list)
-    next: list[int] = field(default_factory=list)
-    held: list[int] = field(default_factory=list)
-    order: int = 0
-    decoding_since: int = -1
+    private: list[int] = field(default_factory=list)  # Pool blocks of each kind that only it has.
+    next: list[int] = field(default_factory=list)  # For each kind the node that is filled next.
+    held: list[int] = field(default_factory=list)  # For each kind, one behind the last node that it holds.
+    order: int = 0  # Number of its admission.
+    decoding_since: int = -1  # Decode step at which it began to decode; -1 before.
 
 
 class CacheMemory:

@@ -16,23 +16,14 @@ from kvreport.traffic.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class OrderResult:
-    """Hits of a replay without time.
+    """Hits of a replay without time."""
 
-    Attributes:
-        requests: Requests that fit the pools alone.
-        refused: Requests that do not.
-        prompt_tokens: Prompt tokens of the former, in the counted window.
-        hit_tokens: Of these, tokens found on the device or the host.
-        host_tokens: Of these, tokens found on the host only.
-        evicted: Blocks of each pool that were evicted.
-    """
-
-    requests: int
-    refused: int
-    prompt_tokens: int
-    hit_tokens: int
-    host_tokens: int
-    evicted: tuple[int, ...]
+    requests: int  # Requests that fit the pools alone.
+    refused: int  # Requests that do not.
+    prompt_tokens: int  # Prompt tokens of the former, in the counted window.
+    hit_tokens: int  # Of these, tokens found on the device or the host.
+    host_tokens: int  # Of these, tokens found on the host only.
+    evicted: tuple[int, ...]  # Blocks of each pool that were evicted.
 
     @property
     def hit_rate(self) -> float:

@@ -21,42 +21,27 @@ Growth = Literal["full", "window", "state"]
 
 @dataclass(frozen=True, slots=True)
 class CacheKind:
-    """Layers of a model whose cache grows alike.
+    """Layers of a model whose cache grows alike."""
 
-    Attributes:
-        growth: ``full`` keeps every token, ``window`` the last ones, ``state`` one snapshot per position.
-        pool: Which pool it draws from.
-        block_tokens: Tokens per block.
-        blocks: Pool blocks taken for every ``block_tokens`` tokens (``state``: for one snapshot).
-        window: Tokens that a window looks back on; 0 elsewhere.
-        held_blocks: Pool blocks that a running request holds whatever its length (``state``).
-        most_blocks: Pool blocks that a running request never exceeds (``window``); 0 elsewhere.
-        keeps_passed: True if blocks that a window has passed stay cached until they are evicted (vLLM);
-            False if they are freed at once (SGLang).
-    """
-
+    # ``full`` keeps every token, ``window`` the last ones, ``state`` one snapshot per position.
     growth: Growth
-    pool: int = 0
-    block_tokens: int = 16
-    blocks: int = 1
-    window: int = 0
-    held_blocks: int = 0
-    most_blocks: int = 0
+    pool: int = 0  # Which pool it draws from.
+    block_tokens: int = 16  # Tokens per block.
+    blocks: int = 1  # Pool blocks taken for every ``block_tokens`` tokens (``state``: for one snapshot).
+    window: int = 0  # Tokens that a window looks back on; 0 elsewhere.
+    held_blocks: int = 0  # Pool blocks that a running request holds whatever its length (``state``).
+    most_blocks: int = 0  # Pool blocks that a running request never exceeds (``window``); 0 elsewhere.
+    # True if blocks that a window has passed stay cached until they are evicted (vLLM); False if they are
+    # freed at once (SGLang).
     keeps_passed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """A pool of equal blocks.
+    """A pool of equal blocks."""
 
-    Attributes:
-        name: What it holds, for people.
-        blocks: Blocks that requests may use.
-        block_bytes: Bytes of one block.
-    """
-
-    name: str
-    blocks: int
+    name: str  # What it holds, for people.
+    blocks: int  # Blocks that requests may use.
     block_bytes: int = 1
 
 
@@ -65,13 +50,11 @@ class Pools:
     """The pools of a deployment and the kinds of cache in them.
 
     Attributes:
-        pools: The pools.
-        kinds: The kinds of cache; the first keeps every token where any does.
         shared: Replicas that this describes; counts of the deployment are so many times these.
     """
 
     pools: tuple[PoolSpec, ...]
-    kinds: tuple[CacheKind, ...]
+    kinds: tuple[CacheKind, ...]  # The kinds of cache; the first keeps every token where any does.
 
     def request_blocks(self, tokens: int, pool: int) -> int:
         """Blocks of one pool that a request of so many tokens holds when nothing is shared."""
@@ -101,48 +84,28 @@ def kind_blocks(kind: CacheKind, tokens: int, in_flight: int | None = None) -> i
 
 @dataclass(slots=True)
 class ReleasedBlocks:
-    """Blocks that one request released at one moment, evicted from the end.
+    """Blocks that one request released at one moment, evicted from the end."""
 
-    Attributes:
-        kind: Index of the kind of cache.
-        time: When they were released, in seconds.
-        nodes: The path that they belong to.
-        low: First index in ``nodes`` that was released.
-        high: One behind the last index that may still be cached.
-        anonymous: Blocks that no later request can hit (outputs, copies); evicted first.
-        stamp: The number of the release.
-        whole: True until the first block of it is evicted or used again.
-    """
-
-    kind: int
-    time: float
-    nodes: array[int]
-    low: int
-    high: int
-    anonymous: int
-    stamp: int
-    whole: bool = True
+    kind: int  # Index of the kind of cache.
+    time: float  # When they were released, in seconds.
+    nodes: array[int]  # The path that they belong to.
+    low: int  # First index in ``nodes`` that was released.
+    high: int  # One behind the last index that may still be cached.
+    anonymous: int  # Blocks that no later request can hit (outputs, copies); evicted first.
+    stamp: int  # The number of the release.
+    whole: bool = True  # True until the first block of it is evicted or used again.
 
 
 @dataclass(slots=True)
 class PoolState:
-    """One pool during a replay. ``used`` + ``cached`` + free blocks are always ``blocks``.
+    """One pool during a replay. ``used`` + ``cached`` + free blocks are always ``blocks``."""
 
-    Attributes:
-        blocks: Blocks in all.
-        used: Blocks that running requests hold.
-        cached: Blocks that nobody holds and a later request could hit (or ``anonymous`` ones).
-        queue: Releases, oldest first.
-        peak_used: The most blocks ever held.
-        evicted: Blocks evicted to make room.
-    """
-
-    blocks: int
-    used: int = 0
-    cached: int = 0
-    queue: deque[ReleasedBlocks] = field(default_factory=deque)
-    peak_used: int = 0
-    evicted: int = 0
+    blocks: int  # Blocks in all.
+    used: int = 0  # Blocks that running requests hold.
+    cached: int = 0  # Blocks that nobody holds and a later request could hit (or ``anonymous`` ones).
+    queue: deque[ReleasedBlocks] = field(default_factory=deque)  # Releases, oldest first.
+    peak_used: int = 0  # The most blocks ever held.
+    evicted: int = 0  # Blocks evicted to make room.
 
     @property
     def available(self) -> int:

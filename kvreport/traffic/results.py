@@ -17,24 +17,17 @@ MAX_SAMPLES: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a trace is replayed.
+    """How a trace is replayed."""
 
-    Attributes:
-        scheduler: Whose rules admit and preempt.
-        max_seqs: Most requests that run at once (``--max-num-seqs``, ``--max-running-requests``).
-        max_batched_tokens: Tokens of one step (``--max-num-batched-tokens``, ``--chunked-prefill-size``).
-        host: Cache in host memory, or None.
-        time_to_live_s: Seconds after its release at which a cached block expires; None: never.
-        speed: Arrival-rate multiplier over the trace.
-        closed_loop: True if a session's next request waits for the answer before and its think time.
-    """
-
-    scheduler: Scheduler = "vllm"
-    max_seqs: int = 256
+    scheduler: Scheduler = "vllm"  # Whose rules admit and preempt.
+    max_seqs: int = 256  # Most requests that run at once (``--max-num-seqs``, ``--max-running-requests``).
+    # Tokens of one step (``--max-num-batched-tokens``, ``--chunked-prefill-size``).
     max_batched_tokens: int = 8192
-    host: HostTier | None = None
+    host: HostTier | None = None  # Cache in host memory, or None.
+    # Seconds after its release at which a cached block expires; None: never.
     time_to_live_s: float | None = None
-    speed: float = 1.0
+    speed: float = 1.0  # Arrival-rate multiplier over the trace.
+    # True if a session's next request waits for the answer before and its think time.
     closed_loop: bool = False
 
     def __post_init__(self) -> None:
@@ -53,82 +46,51 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The replica at one moment.
+    """The replica at one moment."""
 
-    Attributes:
-        time_s: Seconds since the trace began.
-        running: Requests that run.
-        waiting: Requests that wait.
-        used: Blocks of each pool that running requests hold.
-        cached: Blocks of each pool that are cached and held by nobody.
-        resident_contexts: Ended requests whose whole context is still cached.
-        preemptions: Preemptions so far.
-    """
-
-    time_s: float
-    running: int
-    waiting: int
-    used: tuple[int, ...]
-    cached: tuple[int, ...]
-    resident_contexts: int
-    preemptions: int
+    time_s: float  # Seconds since the trace began.
+    running: int  # Requests that run.
+    waiting: int  # Requests that wait.
+    used: tuple[int, ...]  # Blocks of each pool that running requests hold.
+    cached: tuple[int, ...]  # Blocks of each pool that are cached and held by nobody.
+    resident_contexts: int  # Ended requests whose whole context is still cached.
+    preemptions: int  # Preemptions so far.
 
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What a replay found. Times are seconds, tokens are of the whole trace.
+    """What a replay found. Times are seconds, tokens are of the whole trace."""
 
-    Attributes:
-        requests: Requests served to their end.
-        refused: Requests that no pool could hold.
-        seconds: Time of the last end.
-        steps: Scheduler steps.
-        prompt_tokens: Prompt tokens of served requests.
-        hit_tokens: Of these, tokens found in the cache at first admission; those from the host included.
-        host_tokens: Tokens that came from the host, at any admission.
-        prefilled_tokens: Tokens prefilled, again after preemptions too.
-        output_tokens: Tokens generated.
-        preemptions: Requests taken out while they ran.
-        preempted_requests: Requests taken out at least once.
-        recomputed_tokens: Tokens prefilled again because of preemptions.
-        peak_running: Most requests that ran at once.
-        mean_running: Requests that ran, averaged over time.
-        peak_waiting: Most requests that waited at once.
-        wait_s: Seconds from arrival to first admission, one per request.
-        first_token_s: Seconds from arrival to the first token, one per request.
-        end_to_end_s: Seconds from arrival to the end, one per request.
-        peak_used: Most blocks of each pool ever held.
-        evicted: Blocks of each pool evicted to make room.
-        blocked_by: Times that a pool kept the first waiting request out, by pool; ``max_seqs`` likewise.
-        idle_lifetimes_s: Seconds from a request's end until the first block of its context was evicted.
-        peak_resident_contexts: Most ended requests whose whole context was cached at once.
-        samples: The course over time.
-    """
-
-    requests: int = 0
-    refused: int = 0
-    seconds: float = 0.0
-    steps: int = 0
-    prompt_tokens: int = 0
+    requests: int = 0  # Requests served to their end.
+    refused: int = 0  # Requests that no pool could hold.
+    seconds: float = 0.0  # Time of the last end.
+    steps: int = 0  # Scheduler steps.
+    prompt_tokens: int = 0  # Prompt tokens of served requests.
+    # Of these, tokens found in the cache at first admission; those from the host included.
     hit_tokens: int = 0
-    host_tokens: int = 0
-    prefilled_tokens: int = 0
-    output_tokens: int = 0
-    preemptions: int = 0
-    preempted_requests: int = 0
-    recomputed_tokens: int = 0
-    peak_running: int = 0
-    mean_running: float = 0.0
-    peak_waiting: int = 0
+    host_tokens: int = 0  # Tokens that came from the host, at any admission.
+    prefilled_tokens: int = 0  # Tokens prefilled, again after preemptions too.
+    output_tokens: int = 0  # Tokens generated.
+    preemptions: int = 0  # Requests taken out while they ran.
+    preempted_requests: int = 0  # Requests taken out at least once.
+    recomputed_tokens: int = 0  # Tokens prefilled again because of preemptions.
+    peak_running: int = 0  # Most requests that ran at once.
+    mean_running: float = 0.0  # Requests that ran, averaged over time.
+    peak_waiting: int = 0  # Most requests that waited at once.
+    # Seconds from arrival to first admission, one per request.
     wait_s: list[float] = field(default_factory=list)
+    # Seconds from arrival to the first token, one per request.
     first_token_s: list[float] = field(default_factory=list)
+    # Seconds from arrival to the end, one per request.
     end_to_end_s: list[float] = field(default_factory=list)
-    peak_used: tuple[int, ...] = ()
-    evicted: tuple[int, ...] = ()
+    peak_used: tuple[int, ...] = ()  # Most blocks of each pool ever held.
+    evicted: tuple[int, ...] = ()  # Blocks of each pool evicted to make room.
+    # Times that a pool kept the first waiting request out, by pool; ``max_seqs`` likewise.
     blocked_by: dict[str, int] = field(default_factory=dict)
+    # Seconds from a request's end until the first block of its context was evicted.
     idle_lifetimes_s: list[float] = field(default_factory=list)
-    peak_resident_contexts: int = 0
-    samples: list[Sample] = field(default_factory=list)
+    peak_resident_contexts: int = 0  # Most ended requests whose whole context was cached at once.
+    samples: list[Sample] = field(default_factory=list)  # The course over time.
 
     @property
     def hit_rate(self) -> float:

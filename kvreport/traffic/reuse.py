@@ -24,32 +24,22 @@ class Reuse:
     """The runs of a trace, in order of requests and from the root outwards. Lengths are in units.
 
     A unit is a block of the trace, or a full block of an engine (:func:`reuse`).
-
-    Attributes:
-        trace: The trace.
-        unit_tokens: Tokens of one unit.
-        request: The request that each run belongs to.
-        previous: The request that used the run's blocks last; -1 for blocks seen for the first time.
-        begin: Units of the path in front of the run.
-        length: Units of the run; runs of none are left out.
-        distance: Units in front of the run in the LRU order; -1 for first uses.
-        starts: Where the runs of each request start; one more than there are requests.
-        units: Units of each request's prompt.
-        stored: Units of each request's path: the prompt's, and those of an output that is named.
-        distinct: Units ever used.
     """
 
     trace: Trace = field(repr=False)
     unit_tokens: int
-    request: array[int] = field(repr=False)
+    request: array[int] = field(repr=False)  # The request that each run belongs to.
+    # The request that used the run's blocks last; -1 for blocks seen for the first time.
     previous: array[int] = field(repr=False)
-    begin: array[int] = field(repr=False)
-    length: array[int] = field(repr=False)
-    distance: array[int] = field(repr=False)
+    begin: array[int] = field(repr=False)  # Units of the path in front of the run.
+    length: array[int] = field(repr=False)  # Units of the run; runs of none are left out.
+    distance: array[int] = field(repr=False)  # Units in front of the run in the LRU order; -1 for first uses.
+    # Where the runs of each request start; one more than there are requests.
     starts: array[int] = field(repr=False)
-    units: array[int] = field(repr=False)
+    units: array[int] = field(repr=False)  # Units of each request's prompt.
+    # Units of each request's path: the prompt's, and those of an output that is named.
     stored: array[int] = field(repr=False)
-    distinct: int = 0
+    distinct: int = 0  # Units ever used.
 
     def tokens(self, request: int, units: int) -> int:
         """Tokens of the first ``units`` units of a request's prompt."""

@@ -19,35 +19,21 @@ FOLDER: Final = "traffic"
 
 
 class ShippedTrace(BaseModel):
-    """One trace of ``data/traffic/``.
-
-    Attributes:
-        key: Its name on the command line and in addresses.
-        label: What people call it.
-        what: One sentence about it.
-        file: Its file.
-        requests: Requests in it.
-        block_tokens: Tokens of one prefix block.
-        source: Repository and path that it was taken from.
-        url: Where that is.
-        commit: The commit it was taken from.
-        license: License of the original, as an SPDX identifier.
-        attribution: Who made it.
-    """
+    """One trace of ``data/traffic/``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    key: str
-    label: str
-    what: str
+    key: str  # Its name on the command line and in addresses.
+    label: str  # What people call it.
+    what: str  # One sentence about it.
     file: str
     requests: int
-    block_tokens: int
-    source: str
-    url: str
-    commit: str
-    license: str
-    attribution: str
+    block_tokens: int  # Tokens of one prefix block.
+    source: str  # Repository and path that it was taken from.
+    url: str  # Where that is.
+    commit: str  # The commit it was taken from.
+    license: str  # License of the original, as an SPDX identifier.
+    attribution: str  # Who made it.
 
     @property
     def path(self) -> Path:

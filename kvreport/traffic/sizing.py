@@ -26,40 +26,23 @@ CANDIDATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TracedDeployment:
-    """One way to serve a trace.
+    """One way to serve a trace."""
 
-    Attributes:
-        model: The model.
-        gpu: The accelerator.
-        gpus: Devices in all.
-        replicas: Copies that keep the waiting time.
-        layout: How one copy is spread over devices.
-        tensor_parallel: Devices that share each layer.
-        weight_format: Weight format.
-        kv_format: KV format.
-        wait_p95_s: 95th percentile of waiting with so many copies.
-        first_token_p95_s: 95th percentile of the time to first token.
-        hit_rate: Hit rate over all copies.
-        preemptions: Preemptions over all copies.
-        refused: Requests that no pool could hold.
-        price_per_hour: Price of all devices, or None.
-        notes: What the answer must say first: times that are not recorded, requests that are left out.
-    """
-
-    model: str
-    gpu: str
-    gpus: int
-    replicas: int
-    layout: Layout
-    tensor_parallel: int
-    weight_format: str
-    kv_format: str
-    wait_p95_s: float
-    first_token_p95_s: float
-    hit_rate: float
-    preemptions: int
-    refused: int
-    price_per_hour: float | None
+    model: str  # The id.
+    gpu: str  # The accelerator.
+    gpus: int  # Devices in all.
+    replicas: int  # Copies that keep the waiting time.
+    layout: Layout  # How one copy is spread over devices.
+    tensor_parallel: int  # Devices that share each layer.
+    weight_format: str  # How weights are stored.
+    kv_format: str  # How caches are stored.
+    wait_p95_s: float  # 95th percentile of waiting with so many copies.
+    first_token_p95_s: float  # 95th percentile of the time to first token.
+    hit_rate: float  # Hit rate over all copies.
+    preemptions: int  # Preemptions over all copies.
+    refused: int  # Requests that no pool could hold.
+    price_per_hour: float | None  # Price of all devices, or None.
+    # What the answer must say first: times that are not recorded, requests that are left out.
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -35,59 +35,38 @@ Arrivals = Literal["recorded", "rate", "at_once", "sessions_at_once"]
 
 @dataclass(frozen=True, slots=True)
 class TracedRequest:
-    """One request of a trace.
+    """One request of a trace."""
 
-    Attributes:
-        arrival_s: Seconds since the trace began.
-        prompt_tokens: Tokens of the prompt, the shared prefix included.
-        output_tokens: Tokens that the request generates.
-        blocks: Ids of the prompt's leading blocks, outermost first; empty where the trace has none.
-        session: Conversation that the request belongs to; None where the trace does not say.
-        think_s: Seconds between the answer before and this request, within a session; None where the trace
-            does not say.
-    """
-
-    arrival_s: float
-    prompt_tokens: int
-    output_tokens: int
+    arrival_s: float  # Seconds since the trace began.
+    prompt_tokens: int  # Tokens of the prompt, the shared prefix included.
+    output_tokens: int  # Tokens that the request generates.
+    # Ids of the prompt's leading blocks, outermost first; empty where the trace has none.
     blocks: Sequence[int | str] = ()
-    session: str | None = None
+    session: str | None = None  # Conversation that the request belongs to; None where the trace does not say.
+    # Seconds between the answer before and this request, within a session; None where the trace does not say.
     think_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace in columns. Build it with :func:`build`.
+    """A trace in columns. Build it with :func:`build`."""
 
-    Attributes:
-        name: What the trace is called.
-        block_tokens: Tokens of one prefix block; 0 where the trace has no block ids.
-        arrival_s: Seconds since the trace began, ascending.
-        prompt_tokens: Prompt lengths.
-        output_tokens: Output lengths.
-        session: Session number of each request; -1 where the trace has no sessions.
-        think_s: Think time before each request; NaN where the trace does not say.
-        nodes: Nodes of all paths, one after the other.
-        starts: Where the path of each request starts in ``nodes``; one more than there are requests.
-        num_nodes: Distinct prefix blocks.
-        outputs_named: True if paths go on behind the prompts (:func:`with_outputs`).
-        reordered: Requests that had to be moved because their times were not ascending.
-        arrivals: Where the times come from.
-    """
-
-    name: str
-    block_tokens: int
-    arrival_s: array[float] = field(repr=False)
-    prompt_tokens: array[int] = field(repr=False)
-    output_tokens: array[int] = field(repr=False)
+    name: str  # What the trace is called.
+    block_tokens: int  # Tokens of one prefix block; 0 where the trace has no block ids.
+    arrival_s: array[float] = field(repr=False)  # Seconds since the trace began, ascending.
+    prompt_tokens: array[int] = field(repr=False)  # Prompt lengths.
+    output_tokens: array[int] = field(repr=False)  # Output lengths.
+    # Session number of each request; -1 where the trace has no sessions.
     session: array[int] = field(repr=False)
+    # Think time before each request; NaN where the trace does not say.
     think_s: array[float] = field(repr=False)
-    nodes: array[int] = field(repr=False)
+    nodes: array[int] = field(repr=False)  # Nodes of all paths, one after the other.
+    # Where the path of each request starts in ``nodes``; one more than there are requests.
     starts: array[int] = field(repr=False)
-    num_nodes: int = 0
-    reordered: int = 0
-    outputs_named: bool = False
-    arrivals: Arrivals = "recorded"
+    num_nodes: int = 0  # Distinct prefix blocks.
+    reordered: int = 0  # Requests that had to be moved because their times were not ascending.
+    outputs_named: bool = False  # True if paths go on behind the prompts (:func:`with_outputs`).
+    arrivals: Arrivals = "recorded"  # Where the times come from.
 
     def __len__(self) -> int:
         """The number of requests."""

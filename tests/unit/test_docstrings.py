@@ -50,14 +50,16 @@ def _tells_itself(name: str, annotation: ast.expr | None) -> bool:
     return annotation is not None and (not BARE.search(ast.unparse(annotation)) or bool(UNIT.search(name)))
 
 
-def _holes(name: str, node: ast.AST, of_module: str = "") -> Iterator[str]:
-    """What a docstring does not say, where that of its module does not say it once for all."""
+def _holes(name: str, node: ast.AST, of_module: str, source: list[str]) -> Iterator[str]:
+    """What neither a docstring nor a field's comment says, where the module's docstring does not say it once for all."""
     said = ast.get_docstring(node) or ""
     if not said:
         yield f"{name}: no docstring"
     elif isinstance(node, ast.ClassDef):
         if any("dataclass" in ast.unparse(one) for one in node.decorator_list):
-            yield from (f"{name}: field {one}" for one in _fields(node) if one not in said + of_module)
+            untold = [one for one in _fields(node) if not _commented(one, source)]
+            told = said + of_module
+            yield from (f"{name}: field {one.target.id}" for one in untold if one.target.id not in told)
     elif isinstance(node, Function):
         told_elsewhere = _of_the_protocol(name) or re.search(r"rguments (are those|as|of)\b", said)
         arguments = [] if told_elsewhere else _arguments(node)
@@ -71,9 +73,14 @@ def _holes(name: str, node: ast.AST, of_module: str = "") -> Iterator[str]:
             yield f"{name}: what it raises"
 
 
-def _fields(node: ast.ClassDef) -> list[str]:
+def _commented(field: ast.AnnAssign, source: list[str]) -> bool:
+    """True if a comment stands beside a field, or on the line above it."""
+    return source[field.lineno - 2].lstrip().startswith("# ") or "  # " in source[field.end_lineno - 1]
+
+
+def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
     return [
-        one.target.id
+        one
         for one in node.body
         if isinstance(one, ast.AnnAssign)
         and isinstance(one.target, ast.Name)
@@ -89,9 +96,10 @@ def test_docstrings_say_arguments_errors_and_fields(repository, room):
     found = [
         f"{path.relative_to(package)}: {hole}"
         for path in sorted((package / room).rglob("*.py"))
-        for tree in [ast.parse(path.read_text("utf-8"))]
+        for text in [path.read_text("utf-8")]
+        for tree in [ast.parse(text)]
         for name, node in _public(tree)
-        for hole in _holes(name, node, ast.get_docstring(tree) or "")
+        for hole in _holes(name, node, ast.get_docstring(tree) or "", text.splitlines())
     ]
     assert found == []
 

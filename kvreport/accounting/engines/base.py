@@ -34,13 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineRules:
-    """The rules of one engine record; as they stand, those of an engine that reserves and rounds nothing.
+    """The rules of one engine record; as they stand, those of an engine that reserves and rounds nothing."""
 
-    Attributes:
-        engine: The record whose release and constants apply.
-    """
-
-    engine: Engine
+    engine: Engine  # The record whose release and constants apply.
 
     # --- formats ----------------------------------------------------------------------------------------
 

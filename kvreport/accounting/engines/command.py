@@ -21,71 +21,45 @@ _KV_TYPES = {"fp32": "auto"}
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a serving command must say.
+    """What a serving command must say."""
 
-    Attributes:
-        model: Id of the checkpoint.
-        layout: How a replica is spread over devices.
-        context_tokens: Longest request allowed, or None for the model's own.
-        max_seqs: Requests at once on one data rank, or None for the engine's default.
-        weight_format: Name of the weight format; ``released`` needs no flag.
-        kv_format: Name of the KV format.
-        kv_is_own: True if the engine takes this KV format by itself.
-        share: Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory
-            (TensorRT-LLM), or None for the default.
-        dtype: Type to compute in, or None for the checkpoint's own.
-        max_batched_tokens: Tokens of one step, or None for the engine's default.
-        eager: True if no graphs are captured.
-        kv_pool_bytes: Pool of one device given by hand, or None.
-        pool_tokens: Tokens of that pool on one data rank, or None.
-        block_tokens: Tokens per block, or None for the engine's choice.
-        prefix_caching: On or off, or None for the engine's default.
-        images: False if only text is served.
-        lora: Adapters held at once and their largest rank; zeros without them.
-        draft_tokens: Tokens drafted per step; 0 without speculative decoding.
-        draft: Id of a draft model; None for the checkpoint's own prediction layers and for drafts from the text.
-        draft_method: How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash``, ``dspark``,
-            ``ngram`` or ``suffix``; None for prediction layers and language models.
-        offload_bytes: Host memory of all ranks of one data rank for blocks that the pool gives up.
-        inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
-        model_runner: The model runner that was asked for, ``first`` or ``second``, or empty.
-        state_type: Type of recurrent states that was asked for, or None.
-        index_type: Type of index keys that was asked for, or None.
-        expert_kernels: Kernels of experts that were asked for, where the release has a flag for them, or None.
-        changed_keys: Keys of ``config.json`` that are stated anew.
-        any_context: True if a context beyond the model's limit is allowed.
-        local: What an engine for one's own machine must say; None for servers.
-    """
-
-    model: str
-    layout: Layout
-    context_tokens: int | None
-    max_seqs: int | None = None
-    weight_format: str = "released"
-    kv_format: str = "bf16"
-    kv_is_own: bool = True
+    model: str  # Id of the checkpoint.
+    layout: Layout  # How a replica is spread over devices.
+    context_tokens: int | None  # Longest request allowed, or None for the model's own.
+    max_seqs: int | None = None  # Requests at once on one data rank, or None for the engine's default.
+    weight_format: str = "released"  # Name of the weight format; ``released`` needs no flag.
+    kv_format: str = "bf16"  # Name of the KV format.
+    kv_is_own: bool = True  # True if the engine takes this KV format by itself.
+    # Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory (TensorRT-LLM), or
+    # None for the default.
     share: float | None = None
-    dtype: str | None = None
-    max_batched_tokens: int | None = None
-    eager: bool = False
-    kv_pool_bytes: int | None = None
-    pool_tokens: int | None = None
-    block_tokens: int | None = None
-    prefix_caching: bool | None = None
-    images: bool = True
-    lora: tuple[int, int] = (0, 0)
-    draft_tokens: int = 0
+    dtype: str | None = None  # Type to compute in, or None for the checkpoint's own.
+    max_batched_tokens: int | None = None  # Tokens of one step, or None for the engine's default.
+    eager: bool = False  # True if no graphs are captured.
+    kv_pool_bytes: int | None = None  # Pool of one device given by hand, or None.
+    pool_tokens: int | None = None  # Tokens of that pool on one data rank, or None.
+    block_tokens: int | None = None  # Tokens per block, or None for the engine's choice.
+    prefix_caching: bool | None = None  # On or off, or None for the engine's default.
+    images: bool = True  # False if only text is served.
+    lora: tuple[int, int] = (0, 0)  # Adapters held at once and their largest rank; zeros without them.
+    draft_tokens: int = 0  # Tokens drafted per step; 0 without speculative decoding.
+    # Id of a draft model; None for the checkpoint's own prediction layers and for drafts from the text.
     draft: str | None = None
+    # How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash``, ``dspark``,
+    # ``ngram`` or ``suffix``; None for prediction layers and language models.
     draft_method: str | None = None
-    offload_bytes: int = 0
+    offload_bytes: int = 0  # Host memory of all ranks of one data rank for blocks that the pool gives up.
+    # Inputs of a kind per prompt, where they are limited and not text alone is served.
     inputs: tuple[tuple[str, int], ...] = ()
-    model_runner: str = ""
-    state_type: str | None = None
-    index_type: str | None = None
+    model_runner: str = ""  # The model runner that was asked for, ``first`` or ``second``, or empty.
+    state_type: str | None = None  # Type of recurrent states that was asked for, or None.
+    index_type: str | None = None  # Type of index keys that was asked for, or None.
+    # Kernels of experts that were asked for, where the release has a flag for them, or None.
     expert_kernels: str | None = None
+    # Keys of ``config.json`` that are stated anew.
     changed_keys: Mapping[str, object] = field(default_factory=dict)
-    any_context: bool = False
-    local: LocalServed | None = None
+    any_context: bool = False  # True if a context beyond the model's limit is allowed.
+    local: LocalServed | None = None  # What an engine for one's own machine must say; None for servers.
 
     @property
     def stage_ranks(self) -> int:
@@ -95,46 +69,31 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class LocalServed:
-    """What the command of an engine for one's own machine must say.
+    """What the command of an engine for one's own machine must say."""
 
-    Attributes:
-        file: The GGUF file, or a name that stands for it.
-        repository: ``org/name-GGUF:MIX``, which the engine downloads itself; None for a file.
-        name: The model's name in Ollama's library.
-        options: Everything that was laid out.
-        draft: The draft model's file, or None.
-        projector: The image projector's file, or None.
-        projector_offload: False if the projector stays on the CPU.
-        changes: True if the engine may change what the command leaves open, until it fits.
-    """
-
-    file: str
-    name: str
-    options: LocalOptions
-    draft: str | None = None
-    projector: str | None = None
-    projector_offload: bool = True
+    file: str  # The GGUF file, or a name that stands for it.
+    name: str  # The model's name in Ollama's library.
+    options: LocalOptions  # Everything that was laid out.
+    draft: str | None = None  # The draft model's file, or None.
+    projector: str | None = None  # The image projector's file, or None.
+    projector_offload: bool = True  # False if the projector stays on the CPU.
+    # ``org/name-GGUF:MIX``, which the engine downloads itself; None for a file.
     repository: str | None = None
-    changes: bool = True
+    changes: bool = True  # True if the engine may change what the command leaves open, until it fits.
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a server is started.
+    """How a server is started."""
 
-    Attributes:
-        words: The program and its arguments.
-        environment: Variables set before it, as ``NAME=value``; before the server, where there is one.
-        server: A program that must run in the background; empty where the command is the server.
-        options: What the file named by the last argument must say; empty where no file is needed.
-        modelfile: A Modelfile that starts the same; empty for engines without one.
-    """
-
-    words: tuple[Word, ...]
+    words: tuple[Word, ...]  # The program and its arguments.
+    # Variables set before it, as ``NAME=value``; before the server, where there is one.
     environment: tuple[str, ...] = ()
+    # A program that must run in the background; empty where the command is the server.
     server: tuple[str, ...] = ()
+    # What the file named by the last argument must say; empty where no file is needed.
     options: Mapping[str, object] = field(default_factory=dict)
-    modelfile: str = ""
+    modelfile: str = ""  # A Modelfile that starts the same; empty for engines without one.
 
 
 def named(*pairs: tuple[str, object | None]) -> list[Word]:

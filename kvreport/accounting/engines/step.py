@@ -13,19 +13,12 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """What an engine keeps per device, in bytes; arrays for several devices.
+    """What an engine keeps per device, in bytes; arrays for several devices."""
 
-    Attributes:
-        activations: Peak of a forward pass, of sampling or of image encoding: the largest.
-        non_framework: Driver context, communication buffers and workspaces.
-        graphs: Captured graphs, where the engine takes them off the pool.
-        uncertainty: Half width of the sum's error band, from the fit's residuals.
-    """
-
-    activations: Any
-    non_framework: Any
-    graphs: Any
-    uncertainty: Any
+    activations: Any  # Peak of a forward pass, of sampling or of image encoding: the largest.
+    non_framework: Any  # Driver context, communication buffers and workspaces.
+    graphs: Any  # Captured graphs, where the engine takes them off the pool.
+    uncertainty: Any  # Half width of the sum's error band, from the fit's residuals.
 
     @property
     def total(self) -> Any:  # noqa: ANN401 - a number, or an array of them
@@ -42,17 +35,11 @@ NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0
 
 @dataclass(frozen=True, slots=True)
 class StaticMemory:
-    """What a share given by hand is taken of, where it is of the memory that is free before weights are loaded.
+    """What a share given by hand is taken of, where it is of the memory that is free before weights are loaded."""
 
-    Attributes:
-        free_bytes: What is free before weights are loaded.
-        left: What an attention backend leaves of a share.
-        kept_bytes: Bytes of the share that hold neither weights nor pools.
-    """
-
-    free_bytes: int
-    left: float
-    kept_bytes: int
+    free_bytes: int  # What is free before weights are loaded.
+    left: float  # What an attention backend leaves of a share.
+    kept_bytes: int  # Bytes of the share that hold neither weights nor pools.
 
     @property
     def of_bytes(self) -> float:
@@ -67,38 +54,26 @@ or a tree of suffixes of all texts."""
 
 @dataclass(frozen=True, slots=True)
 class EngineStep:
-    """What decides an engine's reserve beside model and device.
+    """What decides an engine's reserve beside model and device."""
 
-    Attributes:
-        max_batched_tokens: Tokens of one scheduler step.
-        max_seqs: Requests that run at once.
-        layout: How the model is spread over devices.
-        eager: True if no graphs are captured.
-        images: False if no image is encoded while memory is measured.
-        images_through: What images reach the model through, by SGLang's name (``cpu``, ``cuda_ipc``); "" for its choice.
-        videos: False if it was told to take no videos.
-        sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler), False if FlashInfer's is stated.
-        compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
-        context_tokens: The longest request that the engine was told to take, or an array of them where the engine's rules
-            follow it; None for the model's longest.
-        receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
-        held_bytes: Memory of the device that other processes hold when the engine starts.
-        narrow_cache: True for a cache of fewer than 16 bits, where the engine's rules follow it.
-    """
-
-    max_batched_tokens: int
-    max_seqs: int
-    layout: Layout
-    eager: bool = False
-    images: bool = True
+    max_batched_tokens: int  # Tokens of one scheduler step.
+    max_seqs: int  # Requests that run at once.
+    layout: Layout  # How the model is spread over devices.
+    eager: bool = False  # True if no graphs are captured.
+    images: bool = True  # False if no image is encoded while memory is measured.
+    # What images reach the model through, by SGLang's name (``cpu``, ``cuda_ipc``); "" for its choice.
     images_through: str = ""
-    videos: bool = True
+    videos: bool = True  # False if it was told to take no videos.
+    # True if sampling sorts all logits (vLLM without FlashInfer's sampler), False if FlashInfer's is stated.
     sorts: bool | None = None
-    compiled: bool = False
+    compiled: bool = False  # True if compiled graphs are in the cache, as at a later start (vLLM).
+    # The longest request that the engine was told to take, or an array of them where the engine's rules
+    # follow it; None for the model's longest.
     context_tokens: Any = None
+    # True for a pipeline stage after the first, which keeps a buffer for what it receives.
     receives: bool = False
-    held_bytes: int = 0
-    narrow_cache: bool = False
+    held_bytes: int = 0  # Memory of the device that other processes hold when the engine starts.
+    narrow_cache: bool = False  # True for a cache of fewer than 16 bits, where the engine's rules follow it.
 
 
 def check_utilization(utilization: float) -> float:

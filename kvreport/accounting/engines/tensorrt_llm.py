@@ -47,19 +47,12 @@ POOL_CAP: Final = "max_gpu_total_bytes"
 
 @dataclass(frozen=True, slots=True)
 class StatesFirst:
-    """A pool that loses the states of all requests at once before it is divided into blocks.
+    """A pool that loses the states of all requests at once before it is divided into blocks."""
 
-    Attributes:
-        token_bytes: Bytes of one token in all layers of one rank.
-        block_tokens: Tokens per block.
-        state_bytes: Bytes of the states of one request.
-        max_requests: ``max_batch_size``: as many requests have states.
-    """
-
-    token_bytes: int
-    block_tokens: int
-    state_bytes: int = 0
-    max_requests: int = 1
+    token_bytes: int  # Bytes of one token in all layers of one rank.
+    block_tokens: int  # Tokens per block.
+    state_bytes: int = 0  # Bytes of the states of one request.
+    max_requests: int = 1  # ``max_batch_size``: as many requests have states.
 
     @property
     def states_bytes(self) -> int:

@@ -22,14 +22,10 @@ _NAME: Final = re.compile(r'"([^"]+)"')
 
 
 class Index(NamedTuple):
-    """What the modules read.
-
-    Attributes:
-        model_types: The class that each ``model_type`` means where a config names none.
-    """
+    """What the modules read."""
 
     classes: Mapping[str, str]
-    model_types: Mapping[str, str]
+    model_types: Mapping[str, str]  # The class that each ``model_type`` means where a config names none.
 
 
 @cache

@@ -69,19 +69,12 @@ class AttentionInputs:
 
 @dataclass(frozen=True)
 class BlockInputs:
-    """What layers share that pick blocks of one size (``llm_graph_input_qsa``).
+    """What layers share that pick blocks of one size (``llm_graph_input_qsa``)."""
 
-    Attributes:
-        members: Cells of each block.
-        positions: Positions of each block.
-        block_of: Block of each cell.
-        bias: Which blocks each query sees.
-    """
-
-    members: Tensor
-    positions: Tensor
-    block_of: Tensor
-    bias: Tensor
+    members: Tensor  # Cells of each block.
+    positions: Tensor  # Positions of each block.
+    block_of: Tensor  # Block of each cell.
+    bias: Tensor  # Which blocks each query sees.
 
 
 def _mask(step: WorstStep, cells: int, tokens: int) -> Tensor:
@@ -104,19 +97,12 @@ class _Heads:
 
 @dataclass
 class Place:
-    """Where a layer stands.
+    """Where a layer stands."""
 
-    Attributes:
-        graph: The graph that is planned.
-        inputs: What every layer reads: positions, masks, rows of the cache.
-        home: Backend where the layer computes.
-        cache_home: Backend where its caches and states lie.
-    """
-
-    graph: Graph
-    inputs: AttentionInputs
-    home: int
-    cache_home: int
+    graph: Graph  # The graph that is planned.
+    inputs: AttentionInputs  # What every layer reads: positions, masks, rows of the cache.
+    home: int  # Backend where the layer computes.
+    cache_home: int  # Backend where its caches and states lie.
 
     @property
     def step(self) -> WorstStep:

@@ -28,25 +28,15 @@ F32 = 4
 
 @dataclass(frozen=True)
 class Cells:
-    """Numbers of cells.
+    """Numbers of cells."""
 
-    Attributes:
-        context: Cells of all slots together (``n_ctx``).
-        per_slot: Cells that one slot may use (``n_ctx_seq``).
-        streams: Rows of cells: 1 if unified, else one per slot.
-        window: Cells of a window layer, per stream; 0 if the model has none.
-        batch: Tokens of a batch.
-        ubatch: Tokens of a micro-batch.
-        slots: Sequences at a time.
-    """
-
-    context: int
-    per_slot: int
-    streams: int
-    window: int
-    batch: int
-    ubatch: int
-    slots: int = 1
+    context: int  # Cells of all slots together (``n_ctx``).
+    per_slot: int  # Cells that one slot may use (``n_ctx_seq``).
+    streams: int  # Rows of cells: 1 if unified, else one per slot.
+    window: int  # Cells of a window layer, per stream; 0 if the model has none.
+    batch: int  # Tokens of a batch.
+    ubatch: int  # Tokens of a micro-batch.
+    slots: int = 1  # Sequences at a time.
 
 
 def windows_of(network: Network) -> tuple[int, ...]:

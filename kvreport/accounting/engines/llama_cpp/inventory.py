@@ -31,23 +31,14 @@ _SKIPPED = frozenset({"vision", "audio", "mtp"})
 
 @dataclass(frozen=True)
 class LocalTensor:
-    """One tensor of a model file.
+    """One tensor of a model file."""
 
-    Attributes:
-        role: ggml's name without layer and suffix (``attn_q``, ``ffn_down_exps``, ``token_embd``).
-        layer: Layer, or -1 outside the layers.
-        columns: Elements of a row.
-        rows: Rows, those of all stacked matrices together.
-        stack: Matrices stacked (experts), 1 if none.
-        kind: Storage type, or None until a mix is chosen.
-    """
-
-    role: str
-    layer: int
-    columns: int
-    rows: int
-    stack: int = 1
-    kind: GgmlType | None = None
+    role: str  # ggml's name without layer and suffix (``attn_q``, ``ffn_down_exps``, ``token_embd``).
+    layer: int  # Layer, or -1 outside the layers.
+    columns: int  # Elements of a row.
+    rows: int  # Rows, those of all stacked matrices together.
+    stack: int = 1  # Matrices stacked (experts), 1 if none.
+    kind: GgmlType | None = None  # Storage type, or None until a mix is chosen.
 
     @property
     def is_matrix(self) -> bool:
@@ -73,17 +64,11 @@ class LocalTensor:
 
 @dataclass(frozen=True)
 class LayerSets:
-    """Which layers have what; built once per model.
+    """Which layers have what; built once per model."""
 
-    Attributes:
-        sets: Candidate sets of layers, by name.
-        experts: Layers with routed experts.
-        dense: Layers with a dense feed-forward network.
-    """
-
-    sets: Mapping[str, tuple[int, ...]]
-    experts: tuple[int, ...]
-    dense: tuple[int, ...]
+    sets: Mapping[str, tuple[int, ...]]  # Candidate sets of layers, by name.
+    experts: tuple[int, ...]  # Layers with routed experts.
+    dense: tuple[int, ...]  # Layers with a dense feed-forward network.
 
     def of(self, component: str, count: int) -> tuple[int, ...]:
         """Layers that ``count`` tensors of a component belong to, best guess first by exact size."""

@@ -52,33 +52,21 @@ PIPELINE_COPIES: Final = 4
 
 @dataclass(frozen=True)
 class DeviceBytes:
-    """What one device holds.
+    """What one device holds."""
 
-    Attributes:
-        name: The device.
-        usable: Bytes that are free for a process.
-        weights: Model weights.
-        kv: Keys and values of all slots.
-        state: Recurrent states of all slots.
-        compute: The compute buffer, as printed at start.
-        offload_copies: What the compute buffer grows by when the device computes on weights in host memory.
-        context: What the backend takes for itself.
-        companions: What a draft model, prediction blocks and a projector take.
-        shared: Bytes that device and host can hold together, where they are one memory; None otherwise.
-        beside: What the host holds of that memory.
-    """
-
-    name: str
-    usable: int
-    weights: int = 0
-    kv: int = 0
-    state: int = 0
-    compute: int = 0
+    name: str  # The device.
+    usable: int  # Bytes that are free for a process.
+    weights: int = 0  # Model weights.
+    kv: int = 0  # Keys and values of all slots.
+    state: int = 0  # Recurrent states of all slots.
+    compute: int = 0  # The compute buffer, as printed at start.
+    # What the compute buffer grows by when the device computes on weights in host memory.
     offload_copies: int = 0
-    context: int = 0
-    companions: int = 0
+    context: int = 0  # What the backend takes for itself.
+    companions: int = 0  # What a draft model, prediction blocks and a projector take.
+    # Bytes that device and host can hold together, where they are one memory; None otherwise.
     shared: int | None = None
-    beside: int = 0
+    beside: int = 0  # What the host holds of that memory.
 
     @property
     def total(self) -> int:
@@ -104,32 +92,21 @@ class DeviceBytes:
 
 @dataclass(frozen=True)
 class HostBytes:
-    """What is kept in host memory.
+    """What is kept in host memory."""
 
-    Attributes:
-        weights: Weights that stay on the CPU (mapped from the file as it is loaded by default).
-        kv: Keys and values of layers on the CPU.
-        state: Recurrent states of layers on the CPU.
-        compute: The compute buffer.
-        output: The buffer of logits.
-        companions: What a draft model, prediction blocks and a projector take.
-        prompt_cache: The most that llama-server's prompt cache grows to while it runs; not taken at start.
-        checkpoints: The most that checkpoints of windows and states grow to while it runs; likewise.
-        repeated: Weights that devices hold, too (a tied embedding). They are mapped from the file, so that the
-            system drops them where memory is short.
-        usable: Memory that the host has; None where it is not known, or part of a device's.
-    """
-
-    weights: int = 0
-    kv: int = 0
-    state: int = 0
-    compute: int = 0
-    output: int = 0
-    companions: int = 0
+    weights: int = 0  # Weights that stay on the CPU (mapped from the file as it is loaded by default).
+    kv: int = 0  # Keys and values of layers on the CPU.
+    state: int = 0  # Recurrent states of layers on the CPU.
+    compute: int = 0  # The compute buffer.
+    output: int = 0  # The buffer of logits.
+    companions: int = 0  # What a draft model, prediction blocks and a projector take.
+    # The most that llama-server's prompt cache grows to while it runs; not taken at start.
     prompt_cache: int = 0
-    checkpoints: int = 0
+    checkpoints: int = 0  # The most that checkpoints of windows and states grow to while it runs; likewise.
+    # Weights that devices hold, too (a tied embedding). They are mapped from the file, so that the system
+    # drops them where memory is short.
     repeated: int = 0
-    usable: int | None = None
+    usable: int | None = None  # Memory that the host has; None where it is not known, or part of a device's.
 
     @property
     def total(self) -> int:
@@ -149,23 +126,14 @@ class HostBytes:
 
 @dataclass(frozen=True)
 class LocalLayout:
-    """A model laid out on devices and host.
+    """A model laid out on devices and host."""
 
-    Attributes:
-        devices: What each device holds.
-        host: What the host holds.
-        cells: Numbers of cells.
-        kv_cache_bytes: Keys, values and states of all slots, everywhere.
-        layers_on_device: Layers, the output layer included, that are on devices.
-        layers: Layers, the output layer included.
-    """
-
-    devices: tuple[DeviceBytes, ...]
-    host: HostBytes
-    cells: Cells
-    kv_cache_bytes: int
-    layers_on_device: int
-    layers: int
+    devices: tuple[DeviceBytes, ...]  # What each device holds.
+    host: HostBytes  # What the host holds.
+    cells: Cells  # Numbers of cells.
+    kv_cache_bytes: int  # Keys, values and states of all slots, everywhere.
+    layers_on_device: int  # Layers, the output layer included, that are on devices.
+    layers: int  # Layers, the output layer included.
 
     @property
     def shortfall(self) -> int:
@@ -190,18 +158,12 @@ class LocalLayout:
 
 @dataclass(frozen=True)
 class Setup:
-    """A start to be laid out.
+    """A start to be laid out."""
 
-    Attributes:
-        local: The model with a type for every tensor.
-        options: The server's options.
-        devices: Devices in order; none runs everything on the CPU.
-        host_memory: Bytes that the host has; None where they are not known, or part of a device's.
-    """
-
-    local: LocalModel
-    options: LocalOptions
-    devices: Sequence[LocalDevice] = ()
+    local: LocalModel  # The model with a type for every tensor.
+    options: LocalOptions  # The server's options.
+    devices: Sequence[LocalDevice] = ()  # Devices in order; none runs everything on the CPU.
+    # Bytes that the host has; None where they are not known, or part of a device's.
     host_memory: int | None = None
 
     def lay_out(self, **changes: Any) -> LocalLayout:  # noqa: ANN401 - the fields of LocalOptions

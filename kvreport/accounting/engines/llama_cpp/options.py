@@ -34,69 +34,43 @@ FlashAttention = Literal["on", "off", "auto"]
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """Options of ``llama-server``.
+    """Options of ``llama-server``."""
 
-    Attributes:
-        context: ``--ctx-size``: cells of all slots together; 0 is the model's own context.
-        parallel: ``--parallel``: slots; None is the server's default.
-        unified: ``--kv-unified``; None is the server's default (on without ``--parallel``).
-        type_k: ``--cache-type-k``.
-        type_v: ``--cache-type-v``.
-        batch: ``--batch-size``.
-        ubatch: ``--ubatch-size``.
-        flash: ``--flash-attn``.
-        swa_full: ``--swa-full``: window layers keep every token.
-        gpu_layers: ``--n-gpu-layers``; None is all.
-        cpu_moe: ``--n-cpu-moe``: layers, from the first, whose routed experts stay on the CPU.
-        split_mode: ``--split-mode``.
-        tensor_split: ``--tensor-split``: shares of the devices; empty is by free memory.
-        kv_offload: False with ``--no-kv-offload``.
-        op_offload: False with ``--no-op-offload``.
-        outputs: Tokens of a micro-batch whose logits are computed; None is the server's rule.
-        draft: Draft tokens per step (speculative decoding); states are kept once more for each.
-        embeddings: True if embeddings are returned beside logits.
-        overrides: ``--override-tensor``: patterns and the buffer types that matching tensors go to
-            (``CPU``, ``CUDA0``, ...); the first that matches wins.
-        main_gpu: ``--main-gpu``: the device that ``--split-mode none`` uses.
-        draft_type_k: ``--cache-type-k-draft``, of the context that drafts.
-        draft_type_v: ``--cache-type-v-draft``.
-        ngram: The method that drafts from text (``--spec-type ngram-…``), or empty.
-        mtp: True with ``--spec-type draft-mtp``: the file's prediction blocks are loaded and draft tokens.
-        ubatch_given: False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
-        cache_ram: ``--cache-ram``: bytes that the prompt cache may take.
-        checkpoints: ``--ctx-checkpoints``: checkpoints per slot.
-        wide_masks: True for builds that keep attention masks in 32 bits beside the 16-bit copies they use.
-        cache_copies: Backends that reserve 16-bit copies of the caches that flash attention reads.
-    """
-
-    context: int = 0
-    parallel: int | None = None
-    unified: bool | None = None
-    type_k: str = "f16"
-    type_v: str = "f16"
-    batch: int = 2048
-    ubatch: int = 512
-    flash: FlashAttention = "auto"
-    swa_full: bool = False
-    gpu_layers: int | None = None
-    cpu_moe: int = 0
+    context: int = 0  # ``--ctx-size``: cells of all slots together; 0 is the model's own context.
+    parallel: int | None = None  # ``--parallel``: slots; None is the server's default.
+    unified: bool | None = None  # ``--kv-unified``; None is the server's default (on without ``--parallel``).
+    type_k: str = "f16"  # ``--cache-type-k``.
+    type_v: str = "f16"  # ``--cache-type-v``.
+    batch: int = 2048  # ``--batch-size``.
+    ubatch: int = 512  # ``--ubatch-size``.
+    flash: FlashAttention = "auto"  # ``--flash-attn``.
+    swa_full: bool = False  # ``--swa-full``: window layers keep every token.
+    gpu_layers: int | None = None  # ``--n-gpu-layers``; None is all.
+    cpu_moe: int = 0  # ``--n-cpu-moe``: layers, from the first, whose routed experts stay on the CPU.
     split_mode: SplitMode = "layer"
+    # ``--tensor-split``: shares of the devices; empty is by free memory.
     tensor_split: tuple[float, ...] = ()
-    kv_offload: bool = True
-    op_offload: bool = True
+    kv_offload: bool = True  # False with ``--no-kv-offload``.
+    op_offload: bool = True  # False with ``--no-op-offload``.
+    # Tokens of a micro-batch whose logits are computed; None is the server's rule.
     outputs: int | None = None
-    draft: int = 0
-    draft_type_k: str = "f16"
-    draft_type_v: str = "f16"
-    embeddings: bool = False
+    draft: int = 0  # Draft tokens per step (speculative decoding); states are kept once more for each.
+    draft_type_k: str = "f16"  # ``--cache-type-k-draft``, of the context that drafts.
+    draft_type_v: str = "f16"  # ``--cache-type-v-draft``.
+    embeddings: bool = False  # True if embeddings are returned beside logits.
+    # ``--override-tensor``: patterns and the buffer types that matching tensors go to (``CPU``, ``CUDA0``,
+    # ...); the first that matches wins.
     overrides: tuple[tuple[str, str], ...] = ()
-    main_gpu: int = 0
-    ngram: str = ""
+    main_gpu: int = 0  # ``--main-gpu``: the device that ``--split-mode none`` uses.
+    ngram: str = ""  # The method that drafts from text (``--spec-type ngram-…``), or empty.
+    # True with ``--spec-type draft-mtp``: the file's prediction blocks are loaded and draft tokens.
     mtp: bool = False
-    ubatch_given: bool = True
-    cache_ram: int = DEFAULT_CACHE_RAM
-    checkpoints: int = DEFAULT_CHECKPOINTS
+    ubatch_given: bool = True  # False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
+    cache_ram: int = DEFAULT_CACHE_RAM  # ``--cache-ram``: bytes that the prompt cache may take.
+    checkpoints: int = DEFAULT_CHECKPOINTS  # ``--ctx-checkpoints``: checkpoints per slot.
+    # True for builds that keep attention masks in 32 bits beside the 16-bit copies they use.
     wide_masks: bool = False
+    # Backends that reserve 16-bit copies of the caches that flash attention reads.
     cache_copies: tuple[str, ...] = ("cuda", "metal")
 
     @property

@@ -28,17 +28,11 @@ _FIRST_LAYER: Final = frozenset({"per_layer_model_proj", "per_layer_proj_norm"})
 
 @dataclass(frozen=True)
 class FeedHomes:
-    """Backends that hold the matrices of a feed-forward network or of its routed experts.
+    """Backends that hold the matrices of a feed-forward network or of its routed experts."""
 
-    Attributes:
-        up: Backend of the up projection.
-        gate: Backend of the gate, and of gate and up where they are one matrix.
-        down: Backend of the down projection.
-    """
-
-    up: int
-    gate: int
-    down: int
+    up: int  # Backend of the up projection.
+    gate: int  # Backend of the gate, and of gate and up where they are one matrix.
+    down: int  # Backend of the down projection.
 
     @classmethod
     def all_on(cls, home: int) -> FeedHomes:
@@ -48,26 +42,17 @@ class FeedHomes:
 
 @dataclass(frozen=True)
 class LocalDevice:
-    """A device that llama.cpp puts layers on.
+    """A device that llama.cpp puts layers on."""
 
-    Attributes:
-        name: What the user calls it.
-        usable: Bytes that are free for a process.
-        context: Bytes that the backend takes for itself and prints nowhere.
-        align: Bytes that its allocations are multiples of.
-        offloads: True if it takes over large batches of operations on weights in host memory.
-        pipelines: True if it can overlap copies with work (CUDA's events).
-        scratch: Whose rules say what operations need in addition to their results; HIP is CUDA's code.
-        shared: Bytes that the device and the host can hold together, where they are one memory; None otherwise.
-    """
-
-    name: str
-    usable: int
-    context: int = 0
-    align: int = 128
-    offloads: bool = True
-    pipelines: bool = False
+    name: str  # What the user calls it.
+    usable: int  # Bytes that are free for a process.
+    context: int = 0  # Bytes that the backend takes for itself and prints nowhere.
+    align: int = 128  # Bytes that its allocations are multiples of.
+    offloads: bool = True  # True if it takes over large batches of operations on weights in host memory.
+    pipelines: bool = False  # True if it can overlap copies with work (CUDA's events).
+    # Whose rules say what operations need in addition to their results; HIP is CUDA's code.
     scratch: Scratch = "none"
+    # Bytes that the device and the host can hold together, where they are one memory; None otherwise.
     shared: int | None = None
 
     @property
@@ -99,24 +84,15 @@ def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) ->
 
 @dataclass(frozen=True)
 class Placement:
-    """Where layers are.
+    """Where layers are."""
 
-    Attributes:
-        layers: Device of each layer, or the number of devices for the CPU.
-        output: The same for the output layer.
-        experts: The same for up, gate and down of the routed experts of each layer.
-        dense: The same for each layer's dense feed-forward network.
-        caches: The same for the caches of each layer.
-        cpu: The number that means the CPU.
-        shares: Cumulated shares of the devices, for matrices split by rows; empty otherwise.
-    """
-
-    layers: tuple[int, ...]
-    output: int
-    experts: tuple[FeedHomes, ...]
-    dense: tuple[FeedHomes, ...]
-    caches: tuple[int, ...]
-    cpu: int
+    layers: tuple[int, ...]  # Device of each layer, or the number of devices for the CPU.
+    output: int  # The same for the output layer.
+    experts: tuple[FeedHomes, ...]  # The same for up, gate and down of the routed experts of each layer.
+    dense: tuple[FeedHomes, ...]  # The same for each layer's dense feed-forward network.
+    caches: tuple[int, ...]  # The same for the caches of each layer.
+    cpu: int  # The number that means the CPU.
+    # Cumulated shares of the devices, for matrices split by rows; empty otherwise.
     shares: tuple[float, ...] = ()
 
     @property

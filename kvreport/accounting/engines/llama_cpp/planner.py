@@ -28,21 +28,14 @@ OFFLOAD_MIN_BATCH: Final = 32
 
 @dataclass(frozen=True)
 class Backend:
-    """Where operations run.
+    """Where operations run."""
 
-    Attributes:
-        name: What it is called in the result.
-        align: Bytes that every allocation is a multiple of.
-        offloads: True if it takes over operations with weights in host memory (CUDA does, RPC does not).
-        scratch: Whose rules say what operations need in addition to their results.
-        copies_caches: True if flash attention reserves 16-bit copies of the caches that it reads.
-    """
-
-    name: str
-    align: int = 128
+    name: str  # What it is called in the result.
+    align: int = 128  # Bytes that every allocation is a multiple of.
+    # True if it takes over operations with weights in host memory (CUDA does, RPC does not).
     offloads: bool = False
-    scratch: Scratch = "none"
-    copies_caches: bool = False
+    scratch: Scratch = "none"  # Whose rules say what operations need in addition to their results.
+    copies_caches: bool = False  # True if flash attention reserves 16-bit copies of the caches that it reads.
 
 
 def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offload: bool = True) -> list[int]:

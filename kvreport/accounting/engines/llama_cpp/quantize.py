@@ -89,35 +89,20 @@ _KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
 
 @dataclass
 class _State:
-    """Counters of one quantizer run (``quantize_state_impl``, ``quantizeState``), and what it knows of the model.
+    """Counters of one quantizer run (``quantize_state_impl``, ``quantizeState``), and what it knows of the model."""
 
-    Attributes:
-        mix: Name of the mix, without Ollama's prefix.
-        default: The type that most of its tensors have.
-        layers: Layers of the model.
-        tied: True if the embedding is the output matrix too.
-        values: Value projections in all.
-        architecture: ggml's name of the architecture.
-        experts: Experts of a layer, 0 if none.
-        gqa: Query heads per KV head.
-        wide: True for the 80-layer models that the quantizer knows as 70B.
-        imatrix: True with an importance matrix.
-        value: Value projections seen.
-        down: Down projections seen.
-    """
-
-    mix: str
-    default: str
-    layers: int
-    tied: bool
-    values: int
-    architecture: str = ""
-    experts: int = 0
-    gqa: int = 1
-    wide: bool = False
-    imatrix: bool = False
-    value: int = 0
-    down: int = 0
+    mix: str  # Name of the mix, without Ollama's prefix.
+    default: str  # The type that most of its tensors have.
+    layers: int  # Layers of the model.
+    tied: bool  # True if the embedding is the output matrix too.
+    values: int  # Value projections in all.
+    architecture: str = ""  # ggml's name of the architecture.
+    experts: int = 0  # Experts of a layer, 0 if none.
+    gqa: int = 1  # Query heads per KV head.
+    wide: bool = False  # True for the 80-layer models that the quantizer knows as 70B.
+    imatrix: bool = False  # True with an importance matrix.
+    value: int = 0  # Value projections seen.
+    down: int = 0  # Down projections seen.
 
     @property
     def falcon(self) -> bool:

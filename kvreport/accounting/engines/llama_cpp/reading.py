@@ -47,19 +47,12 @@ Roles = Mapping[str, LocalTensor]
 
 @dataclass(frozen=True)
 class Companions:
-    """Everything that is loaded besides a model.
-
-    Attributes:
-        draft: A draft model.
-        prediction: The model's own prediction blocks, as a network of their own.
-        projector: A vision projector.
-        projector_on_host: True with ``--no-mmproj-offload``.
-    """
+    """Everything that is loaded besides a model."""
 
     draft: LocalModel | None = None
-    prediction: LocalModel | None = None
-    projector: Projector | None = None
-    projector_on_host: bool = False
+    prediction: LocalModel | None = None  # The model's own prediction blocks, as a network of their own.
+    projector: Projector | None = None  # A vision projector.
+    projector_on_host: bool = False  # True with ``--no-mmproj-offload``.
 
 
 ALONE: Final = Companions()
@@ -67,21 +60,13 @@ ALONE: Final = Companions()
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A model as llama.cpp would load it.
+    """A model as llama.cpp would load it."""
 
-    Attributes:
-        model: The catalog's record.
-        architecture: What llama.cpp knows of its class.
-        network: The network it runs.
-        tensors: Every tensor of its file, types not chosen yet unless a file said so.
-        companions: What is loaded with it.
-    """
-
-    model: Model
-    architecture: LocalArchitecture
-    network: Network
-    tensors: tuple[LocalTensor, ...]
-    companions: Companions = ALONE
+    model: Model  # The catalog's record.
+    architecture: LocalArchitecture  # What llama.cpp knows of its class.
+    network: Network  # The network it runs.
+    tensors: tuple[LocalTensor, ...]  # Every tensor of its file, types not chosen yet unless a file said so.
+    companions: Companions = ALONE  # What is loaded with it.
 
     @property
     def has_experts(self) -> bool:

@@ -157,36 +157,22 @@ _ALL_EXPERTS: Final = r"blk\.\d+\.ffn_(up|down|gate_up|gate)_(ch|)exps"
 
 @dataclass(frozen=True)
 class Fitted:
-    """What ``--fit`` would choose.
+    """What ``--fit`` would choose."""
 
-    Attributes:
-        options: The options after fitting.
-        layout: The layout they give.
-        changed: What was changed, in llama.cpp's own flags.
-        refused: Why nothing more was changed although the target is missed; None otherwise.
-    """
-
-    options: LocalOptions
-    layout: LocalLayout
-    changed: tuple[str, ...] = ()
-    refused: str | None = None
+    options: LocalOptions  # The options after fitting.
+    layout: LocalLayout  # The layout they give.
+    changed: tuple[str, ...] = ()  # What was changed, in llama.cpp's own flags.
+    refused: str | None = None  # Why nothing more was changed although the target is missed; None otherwise.
 
 
 @dataclass(frozen=True)
 class _Share:
-    """Layers of one device.
+    """Layers of one device."""
 
-    Attributes:
-        layers: Layers in all.
-        part: Layers of them that miss tensors.
-        overflow: What the first of those keeps; the others keep all but their experts.
-        to: Buffer type that its missing tensors go to.
-    """
-
-    layers: int = 0
-    part: int = 0
-    overflow: str = _MIXTURE
-    to: str = "CPU"
+    layers: int = 0  # Layers in all.
+    part: int = 0  # Layers of them that miss tensors.
+    overflow: str = _MIXTURE  # What the first of those keeps; the others keep all but their experts.
+    to: str = "CPU"  # Buffer type that its missing tensors go to.
 
     @property
     def full(self) -> int:

@@ -118,16 +118,11 @@ def dense_strides(ne: Shape, width: int) -> Shape:
 
 @dataclass
 class Graph:
-    """Nodes in the order of computation, and leafs in the order in which they were met.
+    """Nodes in the order of computation, and leafs in the order in which they were met."""
 
-    Attributes:
-        nodes: What is computed.
-        leafs: Weights, caches and inputs.
-        fused: Every fused attention with the backend of its layer.
-    """
-
-    nodes: list[Tensor] = field(default_factory=list)
-    leafs: list[Tensor] = field(default_factory=list)
+    nodes: list[Tensor] = field(default_factory=list)  # What is computed.
+    leafs: list[Tensor] = field(default_factory=list)  # Weights, caches and inputs.
+    # Every fused attention with the backend of its layer.
     fused: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def expand(self, tensor: Tensor) -> None:
@@ -258,47 +253,29 @@ def top_k(scores: Tensor, k: int) -> Tensor:
 
 @dataclass(frozen=True)
 class WorstStep:
-    """The worst case that llama.cpp reserves for (``llama_context::sched_reserve``).
+    """The worst case that llama.cpp reserves for (``llama_context::sched_reserve``)."""
 
-    Attributes:
-        tokens: Tokens of the micro-batch, a multiple of ``sequences``.
-        sequences: Sequences in it.
-        outputs: Tokens whose logits are wanted.
-        cells: Cells that a full-attention layer reads, per stream.
-        window_cells: Cells that a window layer reads, per stream.
-        streams: Streams of the cache: 1 if unified.
-        flash: True if caches are laid out for flash attention.
-        fused: False if flash attention was found to run on another device than its layer and was disabled.
-        auto: True if that is checked (``--flash-attn auto``).
-        rotated_keys: Width of the rotation of quantized keys in full and in window layers, 0 if none.
-        rotated_values: The same for values.
-        wide_keys: True if the cache is in 32 bits and flash attention has to convert it.
-        value_padding: Values per token of the widest layer, if the transposed cache pads to it, else 0.
-        rollback: Copies of a recurrent state kept for rollback.
-        slots: Sequences that states are kept for.
-        wide_masks: True if masks are filled in 32 bits and cast for flash attention.
-        key_type: Storage type of cached keys.
-        value_type: Storage type of cached values.
-    """
-
-    tokens: int
-    sequences: int
-    outputs: int
-    cells: int
-    window_cells: int
-    streams: int = 1
-    flash: bool = True
+    tokens: int  # Tokens of the micro-batch, a multiple of ``sequences``.
+    sequences: int  # Sequences in it.
+    outputs: int  # Tokens whose logits are wanted.
+    cells: int  # Cells that a full-attention layer reads, per stream.
+    window_cells: int  # Cells that a window layer reads, per stream.
+    streams: int = 1  # Streams of the cache: 1 if unified.
+    flash: bool = True  # True if caches are laid out for flash attention.
+    # False if flash attention was found to run on another device than its layer and was disabled.
     fused: bool = True
-    auto: bool = False
+    auto: bool = False  # True if that is checked (``--flash-attn auto``).
+    # Width of the rotation of quantized keys in full and in window layers, 0 if none.
     rotated_keys: tuple[int, int] = (0, 0)
-    rotated_values: tuple[int, int] = (0, 0)
-    wide_keys: bool = False
+    rotated_values: tuple[int, int] = (0, 0)  # The same for values.
+    wide_keys: bool = False  # True if the cache is in 32 bits and flash attention has to convert it.
+    # Values per token of the widest layer, if the transposed cache pads to it, else 0.
     value_padding: int = 0
-    rollback: int = 0
-    slots: int = 1
-    wide_masks: bool = False
-    key_type: GgmlType = TYPES["f16"]
-    value_type: GgmlType = TYPES["f16"]
+    rollback: int = 0  # Copies of a recurrent state kept for rollback.
+    slots: int = 1  # Sequences that states are kept for.
+    wide_masks: bool = False  # True if masks are filled in 32 bits and cast for flash attention.
+    key_type: GgmlType = TYPES["f16"]  # Storage type of cached keys.
+    value_type: GgmlType = TYPES["f16"]  # Storage type of cached values.
 
 
 def linear(x: Tensor, width: int, home: int, *, biased: bool = False) -> Tensor:

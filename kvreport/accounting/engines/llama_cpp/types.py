@@ -11,19 +11,12 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True)
 class GgmlType:
-    """A storage type.
+    """A storage type."""
 
-    Attributes:
-        name: ggml's name, in lower case.
-        number: Number in a GGUF file.
-        block: Elements of a block.
-        size: Bytes of a block.
-    """
-
-    name: str
-    number: int
-    block: int
-    size: int
+    name: str  # ggml's name, in lower case.
+    number: int  # Number in a GGUF file.
+    block: int  # Elements of a block.
+    size: int  # Bytes of a block.
 
     @property
     def bits(self) -> float:

@@ -37,59 +37,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Projector:
-    """A vision encoder with its projector.
-
-    Attributes:
-        tensors: Its tensors.
-        side: Patches per side of the image it is warmed up with.
-        patch: Pixels per side of a patch.
-        hidden: Width of a patch.
-        inner: Width inside the feed-forward network.
-        heads: Attention heads.
-        layers: Layers.
-        merge: Patches per side that become one token.
-        kernels: Convolutions over the image: two where frames are merged in pairs.
-        kernel_width: Bytes of an element of the convolution's kernel.
-        position: True if learned positions are added.
-        entry_norm: True if the patches are normed before the first layer.
-        exit_norm: True if they are normed after the last.
-        class_patch: True if one more patch stands for the whole image.
-        fused: True if queries, keys and values are one matrix.
-        biased: True if matrices have biases.
-        patch_biased: True if the convolution has a bias.
-        gated: True if the feed-forward network has a gate.
-        scaled: True if what a block adds is scaled first.
-        turned: True if queries and keys are turned (rotary positions).
-        windowed: True if some layers look into a window only.
-        pairs_first: True if patches are put in the order of merging before the first layer.
-        stacked: Layers whose outputs go to the language model too.
-        projection: Widths after each matrix of the projection.
-    """
+    """A vision encoder with its projector."""
 
     tensors: tuple[LocalTensor, ...]
-    side: int
-    patch: int
-    hidden: int
-    inner: int
-    heads: int
+    side: int  # Patches per side of the image it is warmed up with.
+    patch: int  # Pixels per side of a patch.
+    hidden: int  # Width of a patch.
+    inner: int  # Width inside the feed-forward network.
+    heads: int  # Attention heads.
     layers: int
-    merge: int = 1
-    kernels: int = 1
-    kernel_width: int = F16
-    position: bool = False
-    entry_norm: bool = False
-    exit_norm: bool = False
-    class_patch: bool = False
-    fused: bool = False
-    biased: bool = True
-    patch_biased: bool = False
-    gated: bool = False
-    scaled: bool = False
-    turned: bool = False
-    windowed: bool = False
-    pairs_first: bool = False
-    stacked: frozenset[int] = frozenset()
-    projection: tuple[int, ...] = ()
+    merge: int = 1  # Patches per side that become one token.
+    kernels: int = 1  # Convolutions over the image: two where frames are merged in pairs.
+    kernel_width: int = F16  # Bytes of an element of the convolution's kernel.
+    position: bool = False  # True if learned positions are added.
+    entry_norm: bool = False  # True if the patches are normed before the first layer.
+    exit_norm: bool = False  # True if they are normed after the last.
+    class_patch: bool = False  # True if one more patch stands for the whole image.
+    fused: bool = False  # True if queries, keys and values are one matrix.
+    biased: bool = True  # True if matrices have biases.
+    patch_biased: bool = False  # True if the convolution has a bias.
+    gated: bool = False  # True if the feed-forward network has a gate.
+    scaled: bool = False  # True if what a block adds is scaled first.
+    turned: bool = False  # True if queries and keys are turned (rotary positions).
+    windowed: bool = False  # True if some layers look into a window only.
+    pairs_first: bool = False  # True if patches are put in the order of merging before the first layer.
+    stacked: frozenset[int] = frozenset()  # Layers whose outputs go to the language model too.
+    projection: tuple[int, ...] = ()  # Widths after each matrix of the projection.
 
     @property
     def weights(self) -> int:

@@ -33,19 +33,12 @@ WINDOW_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class CompressedSizes:
-    """Sizes of one rank.
+    """Sizes of one rank."""
 
-    Attributes:
-        token_bytes: Bytes of one more token of the full pool, its share of the window pool included.
-        window_bytes: Bytes of one token of the window pool.
-        fixed_bytes: Bytes of the request slots' rings.
-        slot_bytes: Bytes of one request slot's rings.
-    """
-
-    token_bytes: float
-    window_bytes: float
-    fixed_bytes: int
-    slot_bytes: int
+    token_bytes: float  # Bytes of one more token of the full pool, its share of the window pool included.
+    window_bytes: float  # Bytes of one token of the window pool.
+    fixed_bytes: int  # Bytes of the request slots' rings.
+    slot_bytes: int  # Bytes of one request slot's rings.
 
 
 @remembered

@@ -39,55 +39,36 @@ EVICTION_TOKENS: Final = kernel.EVICTION_TOKENS
 
 @dataclass(frozen=True, slots=True)
 class PoolFlags:
-    """What decides the pools beside the model and the budget, as SGLang resolved it.
+    """What decides the pools beside the model and the budget, as SGLang resolved it."""
 
-    Attributes:
-        element_bytes: Bytes of one cached element (``--kv-cache-dtype``).
-        attention_ranks: Ranks that divide the heads: tensor ranks over data ranks.
-        data_ranks: Groups of such ranks with requests of their own (``--dp-size``), data-parallel attention.
-        context_ranks: Of the attention ranks, those that hold the same heads and divide the tokens (``--dcp-size``).
-        page_tokens: ``--page-size``.
-        context_tokens: ``--context-length``: the longest request served.
-        window_share: ``--swa-full-tokens-ratio``.
-        state_share: ``--mamba-full-memory-ratio``: state pool over token pool.
-        states_per_request: State slots that a running request may hold.
-        state_dtype: ``--mamba-ssm-dtype``; None for what the config says.
-        max_requests: ``--max-running-requests`` of one data rank; None for the engine's estimate.
-        max_tokens: ``--max-total-tokens``; None for no cap.
-        max_states: ``--max-mamba-cache-size`` of one data rank; None to size it by ``state_share``.
-        prefix_cache: False with ``--disable-radix-cache``.
-        chunk_tokens: ``--chunked-prefill-size`` of one data rank; 0 or less without chunks.
-        overlap: False with ``--disable-overlap-schedule``.
-        draft_layers: Layers of a draft model that shares the target's cached widths.
-        draft_tokens: Tokens that are verified in a step, one more than a draft model proposes; 0 without one.
-        draft_bytes: Bytes of one token in a draft that is counted by its own widths, on every context rank.
-        scaled_latents: True if FP8 latents keep scales and a wide rotary part.
-        spare_states: States that are allocated beside those counted, for rows that pad a batch.
-        narrow_index: True if index keys that have no scales are cached as FP8 too.
-    """
-
-    element_bytes: float
-    attention_ranks: int = 1
+    element_bytes: float  # Bytes of one cached element (``--kv-cache-dtype``).
+    attention_ranks: int = 1  # Ranks that divide the heads: tensor ranks over data ranks.
+    # Groups of such ranks with requests of their own (``--dp-size``), data-parallel attention.
     data_ranks: int = 1
+    # Of the attention ranks, those that hold the same heads and divide the tokens (``--dcp-size``).
     context_ranks: int = 1
-    page_tokens: int = 1
-    context_tokens: int = 1 << 17
-    window_share: float = 0.8
-    state_share: float = 0.9
-    states_per_request: int = 5
-    state_dtype: str | None = None
+    page_tokens: int = 1  # ``--page-size``.
+    context_tokens: int = 1 << 17  # ``--context-length``: the longest request served.
+    window_share: float = 0.8  # ``--swa-full-tokens-ratio``.
+    state_share: float = 0.9  # ``--mamba-full-memory-ratio``: state pool over token pool.
+    states_per_request: int = 5  # State slots that a running request may hold.
+    state_dtype: str | None = None  # ``--mamba-ssm-dtype``; None for what the config says.
+    # ``--max-running-requests`` of one data rank; None for the engine's estimate.
     max_requests: int | None = None
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # ``--max-total-tokens``; None for no cap.
+    # ``--max-mamba-cache-size`` of one data rank; None to size it by ``state_share``.
     max_states: int | None = None
-    prefix_cache: bool = True
-    chunk_tokens: int = 8192
-    overlap: bool = True
-    draft_layers: int = 0
+    prefix_cache: bool = True  # False with ``--disable-radix-cache``.
+    chunk_tokens: int = 8192  # ``--chunked-prefill-size`` of one data rank; 0 or less without chunks.
+    overlap: bool = True  # False with ``--disable-overlap-schedule``.
+    draft_layers: int = 0  # Layers of a draft model that shares the target's cached widths.
+    # Tokens that are verified in a step, one more than a draft model proposes; 0 without one.
     draft_tokens: int = 0
+    # Bytes of one token in a draft that is counted by its own widths, on every context rank.
     draft_bytes: int = 0
-    scaled_latents: bool = True
-    spare_states: int = 1
-    narrow_index: bool = False
+    scaled_latents: bool = True  # True if FP8 latents keep scales and a wide rotary part.
+    spare_states: int = 1  # States that are allocated beside those counted, for rows that pad a batch.
+    narrow_index: bool = False  # True if index keys that have no scales are cached as FP8 too.
 
     @property
     def window_by_requests(self) -> bool:
@@ -97,52 +78,32 @@ class PoolFlags:
 
 @dataclass(frozen=True, slots=True)
 class RankPools:
-    """The pools of one rank.
+    """The pools of one rank."""
 
-    Attributes:
-        tokens: Tokens that it holds (``max_total_num_tokens``).
-        cell_bytes: Bytes that one more token takes, its share of the window pool included.
-        window_tokens: Tokens of the window pool; None without one.
-        state_slots: States that it holds; None for models without.
-        state_bytes: Bytes of one state.
-        max_requests: Requests that run at once (``max_running_requests``).
-        limited_by: What sets ``max_requests``: ``flag``, ``states``, ``tokens`` or ``estimate``.
-    """
-
-    tokens: int
-    cell_bytes: float
-    window_tokens: int | None
-    state_slots: int | None
+    tokens: int  # Tokens that it holds (``max_total_num_tokens``).
+    cell_bytes: float  # Bytes that one more token takes, its share of the window pool included.
+    window_tokens: int | None  # Tokens of the window pool; None without one.
+    state_slots: int | None  # States that it holds; None for models without.
     state_bytes: int
-    max_requests: int
-    limited_by: str
+    max_requests: int  # Requests that run at once (``max_running_requests``).
+    limited_by: str  # What sets ``max_requests``: ``flag``, ``states``, ``tokens`` or ``estimate``.
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a budget becomes tokens, window tokens and states: one model under one set of flags.
+    """How a budget becomes tokens, window tokens and states: one model under one set of flags."""
 
-    Attributes:
-        flags: The resolved flags.
-        cell_bytes: Bytes of one more token; 0 for a model that caches none.
-        fixed_bytes: Bytes that a budget loses before tokens: request slots, a window pool of fixed size.
-        fixed_window: Tokens of a window pool of fixed size; None if it is a share of all tokens.
-        window: Tokens that windowed layers look back; None without a window pool.
-        shared_window: True if there is no other pool, so that the window pool holds all tokens.
-        state_bytes: Bytes of one state of all layers; 0 without states.
-        window_bytes: Bytes of one token of a window pool; 0 without one.
-        slot_bytes: Bytes that each request has of what is fixed, such as a compressor's ring.
-    """
-
-    flags: PoolFlags
-    cell_bytes: float
+    flags: PoolFlags  # The resolved flags.
+    cell_bytes: float  # Bytes of one more token; 0 for a model that caches none.
+    # Bytes that a budget loses before tokens: request slots, a window pool of fixed size.
     fixed_bytes: float = 0
+    # Tokens of a window pool of fixed size; None if it is a share of all tokens.
     fixed_window: int | None = None
-    window: int | None = None
-    shared_window: bool = False
-    state_bytes: int = 0
-    window_bytes: float = 0
-    slot_bytes: int = 0
+    window: int | None = None  # Tokens that windowed layers look back; None without a window pool.
+    shared_window: bool = False  # True if there is no other pool, so that the window pool holds all tokens.
+    state_bytes: int = 0  # Bytes of one state of all layers; 0 without states.
+    window_bytes: float = 0  # Bytes of one token of a window pool; 0 without one.
+    slot_bytes: int = 0  # Bytes that each request has of what is fixed, such as a compressor's ring.
 
     @property
     def is_division(self) -> bool:

@@ -89,42 +89,25 @@ MOST_EXPANDED: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class SglangFlags:
-    """What SGLang is told of its memory, as far as it follows it; None where it works the value out.
+    """What SGLang is told of its memory, as far as it follows it; None where it works the value out."""
 
-    Attributes:
-        tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
-        pipeline_parallel: ``--pp-size``.
-        data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
-        context_ranks: ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``), as on no
-            GPU but NVIDIA's (``default_prefill_backend``).
-        chunk_tokens: ``--chunked-prefill-size``.
-        max_requests: ``--max-running-requests``.
-        share: ``--mem-fraction-static``.
-        page_tokens: ``--page-size``.
-        graphs: False with ``--disable-cuda-graph``.
-        images: False with ``--language-only``.
-        prefix_cache: False with ``--disable-radix-cache``.
-        overlap: False with ``--disable-overlap-schedule``.
-        context_tokens: ``--context-length``.
-        deepep: True with ``--moe-a2a-backend deepep``.
-        drafts: True with ``--speculative-algorithm``, but for n-grams.
-    """
-
-    tensor_parallel: int = 1
-    pipeline_parallel: int = 1
-    data_attention: int = 1
+    tensor_parallel: int = 1  # ``--tp-size``: all ranks, those of data-parallel attention included.
+    pipeline_parallel: int = 1  # ``--pp-size``.
+    data_attention: int = 1  # ``--dp-size`` with ``--enable-dp-attention``; 1 without.
+    # ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``), as on no GPU but
+    # NVIDIA's (``default_prefill_backend``).
     context_ranks: int = 1
-    chunk_tokens: int | None = None
-    max_requests: int | None = None
-    share: float | None = None
-    page_tokens: int | None = None
-    graphs: bool = True
-    images: bool = True
-    prefix_cache: bool = True
-    overlap: bool = True
-    context_tokens: int | None = None
-    deepep: bool = False
-    drafts: bool = False
+    chunk_tokens: int | None = None  # ``--chunked-prefill-size``.
+    max_requests: int | None = None  # ``--max-running-requests``.
+    share: float | None = None  # ``--mem-fraction-static``.
+    page_tokens: int | None = None  # ``--page-size``.
+    graphs: bool = True  # False with ``--disable-cuda-graph``.
+    images: bool = True  # False with ``--language-only``.
+    prefix_cache: bool = True  # False with ``--disable-radix-cache``.
+    overlap: bool = True  # False with ``--disable-overlap-schedule``.
+    context_tokens: int | None = None  # ``--context-length``.
+    deepep: bool = False  # True with ``--moe-a2a-backend deepep``.
+    drafts: bool = False  # True with ``--speculative-algorithm``, but for n-grams.
 
 
 UNTOLD: Final = SglangFlags()
@@ -132,37 +115,24 @@ UNTOLD: Final = SglangFlags()
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """What of the settings decides the memory that is kept free.
+    """What of the settings decides the memory that is kept free."""
 
-    Attributes:
-        share: ``mem_fraction_static``: weights and pools together, as a share of the memory that was free
-            before loading.
-        chunk_tokens: Tokens of one prefill chunk of all data ranks.
-        captured_requests: Largest decode batch captured as a graph.
-        attention: Attention backend, by the engine's name.
-        graphs_mib: What of the memory kept free is for captured graphs.
-    """
-
+    # ``mem_fraction_static``: weights and pools together, as a share of the memory that was free before
+    # loading.
     share: float
-    chunk_tokens: int
-    captured_requests: int
-    attention: str
-    graphs_mib: float
+    chunk_tokens: int  # Tokens of one prefill chunk of all data ranks.
+    captured_requests: int  # Largest decode batch captured as a graph.
+    attention: str  # Attention backend, by the engine's name.
+    graphs_mib: float  # What of the memory kept free is for captured graphs.
 
 
 @dataclass(frozen=True, slots=True)
 class Settings(MemorySettings):
-    """What SGLang resolved before it loads a model; ``chunk_tokens`` is of one data rank, -1 where prefill is not chunked.
+    """What SGLang resolved before it loads a model; ``chunk_tokens`` is of one data rank, -1 where prefill is not chunked."""
 
-    Attributes:
-        page_tokens: ``page_size``.
-        states_per_request: State slots that one running request may hold.
-        max_requests: ``max_running_requests`` where the engine sets it by itself or was told.
-    """
-
-    page_tokens: int
-    states_per_request: int
-    max_requests: int | None
+    page_tokens: int  # ``page_size``.
+    states_per_request: int  # State slots that one running request may hold.
+    max_requests: int | None  # ``max_running_requests`` where the engine sets it by itself or was told.
 
 
 def settings(model: Model, engine: Engine, accelerator: Accelerator, flags: SglangFlags = UNTOLD) -> Settings:

@@ -41,19 +41,12 @@ Heads = FullAttention | SlidingWindow | ChunkedAttention | CrossAttention
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """How many layers each pool has.
+    """How many layers each pool has."""
 
-    Attributes:
-        full: Layers in the pool that every token of a request takes a slot of.
-        windowed: Layers in a pool of their own for tokens inside a window; 0 without such a pool.
-        states: Layers with a recurrent state.
-        indexed: Layers that keep index keys of their own.
-    """
-
-    full: int
-    windowed: int
-    states: int
-    indexed: int
+    full: int  # Layers in the pool that every token of a request takes a slot of.
+    windowed: int  # Layers in a pool of their own for tokens inside a window; 0 without such a pool.
+    states: int  # Layers with a recurrent state.
+    indexed: int  # Layers that keep index keys of their own.
 
 
 @remembered

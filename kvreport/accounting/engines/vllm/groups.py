@@ -24,35 +24,21 @@ _UNIFY_RATIO = 1.5
 
 @dataclass(frozen=True, slots=True)
 class CacheSpec:
-    """One block of one layer, and what a request takes of such blocks.
+    """One block of one layer, and what a request takes of such blocks."""
 
-    Attributes:
-        growth: How blocks grow with the context; layers that grow alike can share a group.
-        kind: Cache kind, for the explanation.
-        layout: What must agree besides sizes for two pages to be the same (heads, widths, type).
-        block_tokens: Tokens per page.
-        content_bytes: Bytes that the page needs.
-        padded_bytes: Bytes that it takes, where it is padded; None where it is not.
-        window: Tokens that a window or chunk holds, those in flight included.
-        fixed_blocks: Blocks of a state or of encoder tokens; constant per request.
-        stride_bytes: Multiple that a layer's pages are placed at.
-        sharded: True if context parallelism splits its tokens over ranks.
-        latent: True if it is addressed by rows and cannot be padded to any size.
-        replicated: True for states that every rank keeps whole: they are a kind of their own.
-    """
-
-    growth: Growth
-    kind: Kind
+    growth: Growth  # How blocks grow with the context; layers that grow alike can share a group.
+    kind: Kind  # Cache kind, for the explanation.
+    # What must agree besides sizes for two pages to be the same (heads, widths, type).
     layout: tuple[int | str, ...]
-    block_tokens: int
-    content_bytes: int
-    padded_bytes: int | None = None
-    window: int | None = None
-    fixed_blocks: int = 0
-    stride_bytes: int = 1
-    sharded: bool = True
-    latent: bool = False
-    replicated: bool = False
+    block_tokens: int  # Tokens per page.
+    content_bytes: int  # Bytes that the page needs.
+    padded_bytes: int | None = None  # Bytes that it takes, where it is padded; None where it is not.
+    window: int | None = None  # Tokens that a window or chunk holds, those in flight included.
+    fixed_blocks: int = 0  # Blocks of a state or of encoder tokens; constant per request.
+    stride_bytes: int = 1  # Multiple that a layer's pages are placed at.
+    sharded: bool = True  # True if context parallelism splits its tokens over ranks.
+    latent: bool = False  # True if it is addressed by rows and cannot be padded to any size.
+    replicated: bool = False  # True for states that every rank keeps whole: they are a kind of their own.
 
     @property
     def page_bytes(self) -> int:
@@ -71,14 +57,11 @@ class CacheSpec:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers with one block table.
+    """Layers with one block table."""
 
-    Attributes:
-        pages: The distinct pages of its layers, with how many layers have each.
-        dealt: Its place among the groups that layers of its pages were dealt to in turn, and how many those are.
-    """
-
+    # The distinct pages of its layers, with how many layers have each.
     pages: tuple[tuple[CacheSpec, int], ...]
+    # Its place among the groups that layers of its pages were dealt to in turn, and how many those are.
     dealt: tuple[int, int] = (0, 1)
 
     @property

@@ -65,22 +65,15 @@ _WIDE_ROTARY: Final = KvFormat(
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What of an accelerator decides kernels.
+    """What of an accelerator decides kernels."""
 
-    Attributes:
-        nvidia: True for NVIDIA GPUs.
-        major: Major compute capability; 0 where there is none.
-        hybrid: False where the engine has no hybrid cache manager (neither GPU nor CPU).
-        amd: True for AMD's, whose rows of FP8 are set apart.
-        floats: True for NVIDIA GPUs that compute in FP8 (8.9 and later), for which Marlin's kernels are not needed.
-        marlin: True for NVIDIA GPUs below 9.0, which have no other kernels of their own for FP8 in blocks.
-    """
-
-    nvidia: bool
-    major: int
-    hybrid: bool
-    amd: bool = False
+    nvidia: bool  # True for NVIDIA GPUs.
+    major: int  # Major compute capability; 0 where there is none.
+    hybrid: bool  # False where the engine has no hybrid cache manager (neither GPU nor CPU).
+    amd: bool = False  # True for AMD's, whose rows of FP8 are set apart.
+    # True for NVIDIA GPUs that compute in FP8 (8.9 and later), for which Marlin's kernels are not needed.
     floats: bool = True
+    # True for NVIDIA GPUs below 9.0, which have no other kernels of their own for FP8 in blocks.
     marlin: bool = False
 
     @classmethod
@@ -105,33 +98,22 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What of a model decides kernels and block sizes.
+    """What of a model decides kernels and block sizes."""
 
-    Attributes:
-        latent: Its first latent cache, if it has one.
-        indexed: True if it chooses the tokens it attends to through an indexer.
-        packed: True if its latents are compressed (DeepSeek-V4) and lie side by side.
-        short: True if such latents lie in short blocks (DeepSeek-V4.1).
-        grouped: True if it has latents that are not packed and index keys of several tokens each (GLM-5.3-Flash): both lie
-            in one block, and a ring of each layer keeps the tokens of the key that is not whole.
-        paired: True if it has index keys beside keys and values, one per token (MiniMax-M3).
-        pooled: True if they are one of several tokens (Qwen3.8 Flash-Next): their pages lie beside those of keys and values,
-            and a ring of each layer keeps the tokens of the one that is not whole.
-        states: Its recurrent states.
-        widest_head: Width of its widest attention head; 0 without attention heads.
-        plain: True if it has full attention only, its own or shared, or an encoder's.
-    """
-
-    latent: Latent | None
-    indexed: bool
-    packed: bool
-    short: bool
+    latent: Latent | None  # Its first latent cache, if it has one.
+    indexed: bool  # True if it chooses the tokens it attends to through an indexer.
+    packed: bool  # True if its latents are compressed (DeepSeek-V4) and lie side by side.
+    short: bool  # True if such latents lie in short blocks (DeepSeek-V4.1).
+    # True if it has latents that are not packed and index keys of several tokens each (GLM-5.3-Flash): both
+    # lie in one block, and a ring of each layer keeps the tokens of the key that is not whole.
     grouped: bool
-    paired: bool
+    paired: bool  # True if it has index keys beside keys and values, one per token (MiniMax-M3).
+    # True if they are one of several tokens (Qwen3.8 Flash-Next): their pages lie beside those of keys and
+    # values, and a ring of each layer keeps the tokens of the one that is not whole.
     pooled: bool
     states: tuple[RecurrentState, ...]
-    widest_head: int
-    plain: bool
+    widest_head: int  # Width of its widest attention head; 0 without attention heads.
+    plain: bool  # True if it has full attention only, its own or shared, or an encoder's.
 
     @classmethod
     @remembered
@@ -242,21 +224,13 @@ def _in_records(model: Model, engine: Engine, kv_format: KvFormat, device: Devic
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one model on one device, and what they force.
+    """The kernels of one model on one device, and what they force."""
 
-    Attributes:
-        engine: The engine's policy.
-        device: What of the accelerator decides.
-        traits: What of the model decides.
-        architecture: The model's class.
-        fp8: True if the cache is stored in FP8.
-    """
-
-    engine: Engine
-    device: Device
-    traits: Traits
-    architecture: str
-    fp8: bool
+    engine: Engine  # The engine's policy.
+    device: Device  # What of the accelerator decides.
+    traits: Traits  # What of the model decides.
+    architecture: str  # The model's class.
+    fp8: bool  # True if the cache is stored in FP8.
 
     def block_tokens(self, given: int | None = None) -> int:
         """The default block size, raised to what the chosen kernels accept."""

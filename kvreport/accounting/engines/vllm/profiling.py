@@ -89,47 +89,28 @@ INDEX_LOGITS_BYTES: Final = 512 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a model that the measuring run depends on.
+    """The sizes of a model that the measuring run depends on."""
 
-    Attributes:
-        hidden: Width of the residual stream.
-        inner: Inner side of the widest dense MLP; 0 without one.
-        expert_inner: Inner side of one expert; 0 without experts.
-        experts_per_token: Experts that one token passes through.
-        vocabulary: Rows of the output head.
-        layers: Layers.
-        streams: Residual streams side by side; 1 in most models.
-        gated: True if several streams are gated rather than mixed by matrices.
-        indexed: True if layers choose the tokens they attend to through an indexer.
-        index_stride: Tokens per key of the indexer, which may be compressed.
-        gathers_keys: True if the indexer gathers its keys in a buffer, as that of latent attention does (0.33.0
-            ``model_executor/layers/sparse_attn_indexer.py``); those of ``models/minimax_m3`` and ``models/qwen4_exp`` read
-            them in place, and reserve nothing while memory is measured.
-        latent_heads: Heads whose keys and values MLA expands from a latent; 0 without MLA.
-        head_width: Key without its rotary part and value of one such head together.
-        states: True if some layers keep a recurrent state.
-        attention: True if some layers keep keys and values.
-        encoder_tokens: Encoder states that cross-attention layers keep; 0 without such layers.
-        tower: The vision tower.
-    """
-
-    hidden: int
-    inner: int
-    expert_inner: int
-    experts_per_token: int
-    vocabulary: int
+    hidden: int  # Width of the residual stream.
+    inner: int  # Inner side of the widest dense MLP; 0 without one.
+    expert_inner: int  # Inner side of one expert; 0 without experts.
+    experts_per_token: int  # Experts that one token passes through.
+    vocabulary: int  # Rows of the output head.
     layers: int
-    streams: int
-    gated: bool
-    indexed: bool
-    index_stride: int
+    streams: int  # Residual streams side by side; 1 in most models.
+    gated: bool  # True if several streams are gated rather than mixed by matrices.
+    indexed: bool  # True if layers choose the tokens they attend to through an indexer.
+    index_stride: int  # Tokens per key of the indexer, which may be compressed.
+    # True if the indexer gathers its keys in a buffer, as that of latent attention does (0.33.0
+    # ``model_executor/layers/sparse_attn_indexer.py``); those of ``models/minimax_m3`` and
+    # ``models/qwen4_exp`` read them in place, and reserve nothing while memory is measured.
     gathers_keys: bool
-    latent_heads: int
-    head_width: int
-    states: bool
-    attention: bool
-    encoder_tokens: int
-    tower: Tower | None
+    latent_heads: int  # Heads whose keys and values MLA expands from a latent; 0 without MLA.
+    head_width: int  # Key without its rotary part and value of one such head together.
+    states: bool  # True if some layers keep a recurrent state.
+    attention: bool  # True if some layers keep keys and values.
+    encoder_tokens: int  # Encoder states that cross-attention layers keep; 0 without such layers.
+    tower: Tower | None  # The vision tower.
 
     @classmethod
     @remembered

@@ -70,23 +70,15 @@ UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 
 class OnDevice(NamedTuple):
-    """What of a device decides a reserve: equal ones have equal reserves.
+    """What of a device decides a reserve: equal ones have equal reserves."""
 
-    Attributes:
-        vendor: Who makes it, in capitals.
-        device_class: Which of the engine's error bands applies (:func:`device_class`).
-        own_expert_kernels: True if its kernels for experts bring their own buffers (:func:`own_expert_kernels`).
-        splits: True for a large workspace (:func:`large_workspace`).
-        partial: True if its attention keeps partial results (:func:`keeps_partial_results`).
-        multicast: False if its links have no multicast (:func:`multicasts`).
-    """
-
-    vendor: str = "NVIDIA"
-    device_class: str = "server"
+    vendor: str = "NVIDIA"  # Who makes it, in capitals.
+    device_class: str = "server"  # Which of the engine's error bands applies (:func:`device_class`).
+    # True if its kernels for experts bring their own buffers (:func:`own_expert_kernels`).
     own_expert_kernels: bool = False
-    splits: bool = False
-    partial: bool = False
-    multicast: bool = True
+    splits: bool = False  # True for a large workspace (:func:`large_workspace`).
+    partial: bool = False  # True if its attention keeps partial results (:func:`keeps_partial_results`).
+    multicast: bool = True  # False if its links have no multicast (:func:`multicasts`).
 
     @classmethod
     @remembered

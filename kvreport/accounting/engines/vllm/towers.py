@@ -55,27 +55,17 @@ GATED_STREAMS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """The sizes of a vision tower.
+    """The sizes of a vision tower."""
 
-    Attributes:
-        width: Width of a patch.
-        inner: Inner side of its MLP.
-        gated: True if the MLP is gated.
-        merged: Patches that are merged to one token; 0 where the resolution is fixed.
-        pixels: Values of one patch of the image.
-        positions: True if the tower learned a table of positions.
-        frames: True if it takes videos, frames of which keep the resolution of an image.
-        outputs: Values per token that come out, in widths of the language model: more than one where layers
-            in between are tapped.
-    """
-
-    width: int
-    inner: int
-    gated: bool
-    merged: int
-    pixels: int
-    positions: bool
-    frames: bool
+    width: int  # Width of a patch.
+    inner: int  # Inner side of its MLP.
+    gated: bool  # True if the MLP is gated.
+    merged: int  # Patches that are merged to one token; 0 where the resolution is fixed.
+    pixels: int  # Values of one patch of the image.
+    positions: bool  # True if the tower learned a table of positions.
+    frames: bool  # True if it takes videos, frames of which keep the resolution of an image.
+    # Values per token that come out, in widths of the language model: more than one where layers in between
+    # are tapped.
     outputs: int
 
     @classmethod
@@ -129,21 +119,14 @@ class Tower:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One pass over what vLLM measures an encoder with, and what it leaves until the measuring is over.
+    """One pass over what vLLM measures an encoder with, and what it leaves until the measuring is over."""
 
-    Attributes:
-        image: Bytes at the peak of encoding the largest image.
-        per_token: Bytes at the peak of encoding as many images as a step has tokens for, per token.
-        images: Most images' worth of a video that a long context is measured with.
-        kept: Bytes of the outputs of the largest image, which stay while the model runs.
-        kept_per_token: Bytes of the outputs of a step of tokens, per token.
-    """
-
-    image: float = 0.0
+    image: float = 0.0  # Bytes at the peak of encoding the largest image.
+    # Bytes at the peak of encoding as many images as a step has tokens for, per token.
     per_token: float = 0.0
-    images: int = 1
-    kept: float = 0.0
-    kept_per_token: float = 0.0
+    images: int = 1  # Most images' worth of a video that a long context is measured with.
+    kept: float = 0.0  # Bytes of the outputs of the largest image, which stay while the model runs.
+    kept_per_token: float = 0.0  # Bytes of the outputs of a step of tokens, per token.
 
 
 def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1) -> Encoding:
