@@ -1,5 +1,5 @@
 /* The traffic page: reads a trace in the browser and draws its hit rates by size of the cache. The trace is
-   in no address and in no request. Needs kv-capacity.js and kv-traffic.js. */
+   in no address and in no request. Needs kv-capacity.js, kv-traffic.js and kv-flight.js. */
 (function () {
   "use strict";
 
@@ -148,18 +148,90 @@
       const children = [...summary()];
       if (!at.config) {
         children.unshift(make("p", { class: "kv-big" }, `${at.model.name} does not fit on ${at.gpu.short}.`));
-      } else if (!trace.blockTokens) children.unshift(make("p", { class: "kv-big" }, fitting(at)));
+      } else if (!trace.blockTokens) children.unshift(make("p", { class: "kv-big" }, fitting(at)), peak());
       else if (!at.unit) {
         children.unshift(
           make("p", { class: "kv-big" }, `${at.model.name} keeps no cache that grows with the prompt.`),
+          peak(),
         );
       } else children.unshift(...rates(at));
       if (trace.arrivals !== "recorded") children.unshift(make("p", { class: "kv-note" }, untimed()));
+      if (at.config) children.push(make("div", { class: "kv-flight" }));
       children.push(command(at));
       const note = ignoredNote(ignored);
       if (note) children.push(note);
       box.replaceChildren(...children);
       box.dataset.kvState = "answered";
+      delete box.dataset.kvFlown;
+      if (at.config && trace.arrivals === "recorded") await inFlight(at, mine);
+    }
+
+    /* Requests in flight: their peak beside the first sentences, the course over time below the hit rates. */
+    async function inFlight(at, mine) {
+      let peaks, times;
+      try {
+        [peaks, times] = await Promise.all(
+          ["peaks.json", `times/${value("model")}.json`].map((name) => load(new URL(name, base))),
+        );
+      } catch (error) {
+        if (mine === turn) told(`The requests in flight could not be computed (${error.message}).`);
+        return;
+      }
+      const { config, gpu, model } = at, size = at.site.sizes.indexOf(config.size);
+      const demand = kvCapacity.demandOf(times, peaks.gpus[gpu.id], "released", model.kv, size, config.size);
+      const seconds = kvFlight.clock(demand, kvKernel.DEFAULT_EFFICIENCY);
+      if (mine !== turn) return;
+      if (!seconds) {
+        told(`The rates of ${gpu.short} are not known, so the requests in flight cannot be computed.`);
+        return;
+      }
+      const growing = config.terms.filter(([rate, , cap]) => rate && !cap);
+      const steps = kvFlight.flight(served(at), {
+        room: config.free,
+        bytesOf: (tokens) =>
+          kvKernel.requestBytes(config.constant, config.terms, Math.min(tokens, model.limit)),
+        each: growing.reduce((sum, [rate, step]) => sum + rate / step, 0),
+        seconds,
+        seqs: config.seqs,
+        batched: config.tokens,
+      });
+      await kvreport.pause();
+      const found = await kvreport.inSlices(steps, () => mine === turn);
+      if (!found || mine !== turn) return;
+      const { open, running, waiting } = found;
+      box.kvFlight = found;
+      told(
+        `Peak: ${plural(open[0], "request|requests")} in flight at minute ${minute(open[1])}${
+          waiting[0]
+            ? `, of which ${count(running[0])} at most run at once and the others wait.`
+            : ", and none waits."
+        }`,
+      );
+      const rows = [
+        ["In flight (running or waiting)", open],
+        ["Running", running],
+        ["Waiting", waiting],
+      ].map(([name, [most, when]]) => [name, count(most), most ? minute(when) : "–"]);
+      $(".kv-flight", box)?.replaceChildren(
+        make("h3", {}, "Requests in flight"),
+        make(
+          "p",
+          {},
+          `One replica with vLLM’s scheduler, steps at ${
+            Math.round(kvKernel.DEFAULT_EFFICIENCY * 100)
+          }% of the roofline: the last request ends at minute ${minute(found.seconds)}, after ${
+            plural(found.preemptions, "preemption|preemptions")
+          }.`,
+        ),
+        course(found),
+        grid("Peak of requests", ["Requests", "Peak", "At minute"], rows),
+      );
+      box.dataset.kvFlown = "done";
+    }
+
+    const minute = (seconds) => (seconds / 60).toFixed(1);
+    function told(text) {
+      $(".kv-peak", box)?.replaceChildren(text);
     }
 
     /* A trace of which too much is left out is another trace: no number stands for it. */
@@ -189,6 +261,8 @@
       return left.requests ? `, without ${outside(at, left)}` : "";
     };
 
+    const peak = () => make("p", { class: "kv-peak" });
+
     const untimed = () =>
       trace.arrivals === "at_once"
         ? `No arrival times found: kvreport replay takes all ${
@@ -199,15 +273,21 @@
     /* Prompts that fill the model's context are refused by engines, and left out here. */
     function reused(at) {
       if (!kept || kept.unit !== at.unit || kept.limit !== at.model.limit) {
-        const rows = trace.prompt.map((_, n) => n).filter((n) => trace.prompt[n] < at.model.limit);
-        const served = {
-          ...trace,
-          prompt: rows.map((n) => trace.prompt[n]),
-          paths: rows.map((n) => trace.paths[n]),
-        };
-        kept = { ...kvTraffic.reuse(served, at.unit), limit: at.model.limit };
+        kept = { ...kvTraffic.reuse(served(at), at.unit), limit: at.model.limit };
       }
       return kept;
+    }
+
+    function served(at) {
+      const rows = trace.prompt.map((_, n) => n).filter((n) => trace.prompt[n] < at.model.limit);
+      const of = (values) => rows.map((n) => values[n]);
+      return {
+        ...trace,
+        time: of(trace.time),
+        prompt: of(trace.prompt),
+        output: of(trace.output),
+        paths: of(trace.paths),
+      };
     }
 
     function rates(at) {
@@ -238,6 +318,7 @@
             percent(best)
           }, a cache without limit ${percent(all)}.`,
         ),
+        peak(),
         chart(points, pool),
       ];
       const wanted = Number(fields.wanted.value) / 100;
@@ -255,7 +336,7 @@
         grid(
           "Hit rate by cache size",
           ["Cache per GPU (GiB)", "LRU", "Best possible"],
-          points.map((one) => [one.gib.toFixed(2), percent(one.lru), percent(one.best)]),
+          points.map((one) => [gib(one.gib * GIB, 2), percent(one.lru), percent(one.best)]),
         ),
       );
       return said;
@@ -341,7 +422,7 @@
       return make(
         "p",
         { class: "kv-note" },
-        "With time, queue and preemptions: ",
+        "The full replay on the command line: ",
         make(
           "code",
           {},
@@ -415,7 +496,7 @@
             stroke: "currentColor",
             "stroke-dasharray": "2 3",
           }),
-          text("This KV pool", [x(pool), top - 2]),
+          text("This KV pool", [x(pool), top - 6], x(pool) < left + 44 ? "start" : "middle"),
         );
       }
       parts.push(line("best", "var(--kv-l2)", "7 3"), line("lru", "var(--kv-l1)", "1 0"));
@@ -435,6 +516,70 @@
       }, ...parts);
       drawn.style.maxWidth = `${width}px`;
       return make("figure", { class: "kv-figure" }, drawn);
+    }
+
+    /* Requests over time: those that run, and those that wait besides. */
+    function course({ samples, open, seconds }) {
+      const width = Math.min(860, Math.max(320, form.clientWidth)), height = 240;
+      const left = 60, bottom = 44, right = 12, top = 24;
+      const end = Math.max(seconds, 1) / 60, most = Math.max(open[0], 1);
+      const x = (value) => left + (value / end) * (width - left - right);
+      const y = (value) => height - bottom - (value / most) * (height - top - bottom);
+      const text = (words, [across, down], anchor = "middle") =>
+        svg(
+          "text",
+          { x: across, y: down, "text-anchor": anchor, "font-size": 13, fill: "currentColor" },
+          words,
+        );
+      const rule = (value) =>
+        svg("line", {
+          x1: left,
+          x2: width - right,
+          y1: y(value),
+          y2: y(value),
+          stroke: "currentColor",
+          "stroke-opacity": 0.15,
+        });
+      const line = (of, colour, dash) =>
+        svg("polyline", {
+          fill: "none",
+          stroke: colour,
+          "stroke-width": 2,
+          "stroke-dasharray": dash,
+          points: samples.map((one) => `${x(one[0] / 60).toFixed(1)},${y(of(one)).toFixed(1)}`).join(" "),
+        });
+      const parts = [0, Math.round(most / 2), most].filter((value, n, all) => all.indexOf(value) === n)
+        .flatMap((value) => [rule(value), text(count(value), [left - 6, y(value) + 4], "end")]);
+      for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+        parts.push(
+          text(
+            count(Math.round(share * end)),
+            [x(share * end), height - bottom + 18],
+            share === 1 ? "end" : "middle",
+          ),
+        );
+      }
+      const place = x(open[1] / 60), late = place > width / 2;
+      parts.push(
+        text("Time (minutes)", [(left + width - right) / 2, height - 6]),
+        line((one) => one[1] + one[2], "var(--kv-l2)", "7 3"),
+        line((one) => one[1], "var(--kv-l1)", "1 0"),
+        svg("circle", { cx: place, cy: y(open[0]), r: 4, fill: "var(--kv-l2)" }),
+        text(`Peak ${count(open[0])}`, [place + (late ? -8 : 8), y(open[0]) - 8], late ? "end" : "start"),
+      );
+      const drawn = svg("svg", {
+        class: "kv-svg",
+        viewBox: `0 0 ${width} ${height}`,
+        role: "img",
+        "aria-label": `Requests over time: at most ${count(open[0])} in flight, at minute ${minute(open[1])}`,
+      }, ...parts);
+      drawn.style.maxWidth = `${width}px`;
+      return make(
+        "figure",
+        { class: "kv-figure" },
+        drawn,
+        make("figcaption", {}, "Solid: running. Dashed: running and waiting."),
+      );
     }
 
     const percent = (share) => `${(share * 100).toFixed(1)}%`;

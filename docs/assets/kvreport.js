@@ -748,6 +748,7 @@
       "kv-capacity.js",
       "kv-picker.js",
       "kv-traffic.js",
+      "kv-flight.js",
       "kv-replay.js",
     ]],
     ["[data-kv-log]", "log", [

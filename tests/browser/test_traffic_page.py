@@ -50,7 +50,7 @@ def test_a_published_trace_is_answered_as_python_answers_it(page, address):
     assert "of prompt tokens hit the cache of Llama 3.1 8B" in text
     assert "A hit rate of 40.0% takes" in text
     assert f"kvreport replay mooncake-synthetic {MODEL} --gpu {GPU} --tp 1" in text
-    assert page.locator(f"{BOX} svg polyline").count() == 2
+    assert page.locator(f"{BOX} > figure svg polyline").count() == 2
 
 
 def test_a_trace_of_one_s_own_is_exact_and_leaves_the_page_in_nothing(page, address):
@@ -79,6 +79,40 @@ def test_a_trace_of_one_s_own_is_exact_and_leaves_the_page_in_nothing(page, addr
     assert all("downloads/v1/" in url or "assets/" in url for _, url in page.asked[before:])
     assert "own" not in page.url
     assert plain.distinct < MAX_NODES
+
+
+def test_the_peak_of_requests_in_flight_is_the_replay_s(page, address):
+    trace = generate(
+        Workload(sessions=600, turns=1, sessions_per_s=20.0, system_prompt_tokens=0, new_tokens=1500), "peak"
+    )
+    body = gzip.compress("".join(write_compact(trace)).encode())
+    page.goto(f"{address}traffic/?model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1")
+    page.set_input_files(
+        "[data-kv-traffic] [name=file]",
+        {"name": "peak.trace.gz", "mimeType": "application/gzip", "buffer": body},
+    )
+    page.wait_for_selector(f"{BOX}[data-kv-flown=done]")
+    theirs = page.eval_on_selector(BOX, "box => box.kvFlight")
+    ours = replay(trace, MODEL, gpu=GPU, curve=False).to_dict()["replay"]
+    assert theirs["running"][0] == pytest.approx(ours["peak_running"], rel=0.02)
+    assert theirs["waiting"][0] == pytest.approx(ours["peak_waiting"], rel=0.02)
+    assert theirs["seconds"] == pytest.approx(ours["seconds"], rel=0.02)
+    most, when = theirs["open"]
+    assert f"Peak: {most} requests in flight at minute {when / 60:.1f}" in page.inner_text(f"{BOX} .kv-peak")
+    row = page.locator(f"{BOX} .kv-flight tr", has_text="Running").first.inner_text()
+    assert str(theirs["running"][0]) in row
+    assert page.locator(f"{BOX} .kv-flight svg circle").count() == 1
+
+
+def test_the_empty_page_says_what_to_do_and_shows_an_example(page, address):
+    page.goto(f"{address}traffic/")
+    text = page.inner_text(BOX)
+    assert "drop your own file" in text
+    assert "timestamp,prompt_tokens,output_tokens" in text
+    assert "hit rate of" in text
+    page.click(f"{BOX} a[href^='?trace=']")
+    page.wait_for_selector(f"{BOX}[data-kv-flown=done]")
+    assert "requests in flight at minute" in page.inner_text(BOX)
 
 
 def test_lengths_without_prefixes_are_counted(page, address):

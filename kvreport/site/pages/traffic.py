@@ -33,6 +33,7 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
     model = next((known[name] for name in EXAMPLES if name in known), site.models[0])
     gpus = {gpu.id: gpu for gpu in site.gpus}
     gpu = next((name for name in GPUS if name in gpus), site.gpus[0].id)
+    table = _table(int(held(model, None).marginal_bytes(1 << 20)), model.context_tokens)
     return {
         "folder": f"{FOLDER}/",
         "traces": tuple(
@@ -54,7 +55,8 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
         "gpu_name": gpus[gpu].name,
         "sizes": tuple(site.catalog.grid.tensor_parallel),
         "block_tokens": BLOCK_TOKENS,
-        "table": _table(int(held(model, None).marginal_bytes(1 << 20)), model.context_tokens),
+        "table": table,
+        "example": _example(table, model.name),
         "left_out": said_left_out(shipped_traces(), model.context_tokens)
         or "All requests of the traces are counted.",
         "command": f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
@@ -80,6 +82,25 @@ def _table(token_bytes: int, limit_tokens: int) -> Table:
         found = curve_of(key, BLOCK_TOKENS, limit_tokens, (*units_of, everything))
         rows.append(Row(name, tuple(Cell(f"{rate:.1%}", "kv-num", rate) for rate, _ in found)))
     return Table("Hit rate (LRU) by KV cache size", Column("Trace", numeric=False), columns, tuple(rows))
+
+
+def _example(table: Table, model: str) -> Names:
+    """A trace that the model serves, and its hit rates in one sentence."""
+    key, row = next(
+        (pair for pair in zip(shipped_traces(), table.rows, strict=True) if pair[1].cells),
+        (next(iter(shipped_traces())), table.rows[0]),
+    )
+    label = shipped_traces()[key].label
+    if not row.cells:
+        return {"key": key, "said": f"{label}."}
+    rates = [cell.text for cell in row.cells]
+    sizes = ", ".join(
+        f"{rate} with {size:,} GiB of KV cache" for size, rate in zip(SIZES_GIB[1:4], rates[1:4], strict=True)
+    )
+    return {
+        "key": key,
+        "said": f"{label} on {model} has a hit rate of {sizes}, and {rates[-1]} with unlimited cache.",
+    }
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
