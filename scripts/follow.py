@@ -62,6 +62,8 @@ SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if l
 LIBRARIES: Final = {"torch": "PyTorch", "transformers": "transformers", "flashinfer-python": "FlashInfer"}
 """Packages that rules may be read in beside the engine's own, with the words that a rule's ``read`` names them by."""
 _CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
+_AT: Final = re.compile(r'(\n  at: \{(?:first: "[^"]+", )?)(last: "[^"]+")(, digest: \[[^\]]*\])?\}')
+"""The releases that a rule was read in, as its file writes them: up to the last one, the last one, and the digests."""
 _RULE: Final = re.compile(r"^- (rule|field|list|trait): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
@@ -468,12 +470,15 @@ def classes(family: str, release: str, since: str, package: Package) -> tuple[fr
     return served[1] - served[0], served[0] - served[1]
 
 
+def digest_of(rule: dict[str, Any]) -> list[str]:
+    """Return the digests that a rule states; none if it has none."""
+    return [*map(str, (rule.get("at") or {}).get("digest", ()))]
+
+
 def held(family: str, new: Package) -> tuple[set[str], set[str]]:
     """Return the rules whose digests hold in a package, and those with a digest that does not."""
     found = digests(family, new)
-    stated = {
-        name: [*map(str, rule["digest"])] for name, rule in rules_of(family).items() if rule.get("digest")
-    }
+    stated = {name: known for name, rule in rules_of(family).items() if (known := digest_of(rule))}
     firm = {name for name, said in stated.items() if "-" not in said}
     steady = {name for name in firm if stated[name] == found[name]}
     parted = {
@@ -546,11 +551,11 @@ def write(family: str, release: str, package: Package, steady: set[str], folder:
     if rules.is_file():
         text = extended(rules.read_text(encoding="utf-8"), release, steady)
         rules.write_text(text, encoding="utf-8")
-        lasts = {name: rule["at"][-1] for name, rule in rules_of(family).items() if rule.get("at")}
+        lasts = {name: str(rule["at"]["last"]) for name, rule in rules_of(family).items() if rule.get("at")}
         made: dict[str, list[str]] = {}
         for last in sorted({*lasts.values()}, key=version_number):
             names = {name for name in lasts if lasts[name] == last}
-            if last == release or not all(rules_of(family)[name].get("digest") for name in names):
+            if last == release or not all(digest_of(rules_of(family)[name]) for name in names):
                 try:
                     known = digests(family, package if last == release else bring(family, last, folder))
                 except SystemExit as error:  # a release that is not to be had any more keeps no digest
@@ -565,16 +570,15 @@ def write(family: str, release: str, package: Package, steady: set[str], folder:
 def stamped(text: str, digests: dict[str, list[str]]) -> str:
     """Return a file of rules with the digests of some.
 
-    >>> stamped('- rule: one_rule\\n  at: ["0.1", "0.2"]\\n', {"one_rule": ["0a", "-"]})
-    '- rule: one_rule\\n  at: ["0.1", "0.2"]\\n  digest: ["0a", "-"]\\n'
+    >>> stamped('- rule: one_rule\\n  at: {first: "0.1", last: "0.2"}\\n', {"one_rule": ["0a", "-"]})
+    '- rule: one_rule\\n  at: {first: "0.1", last: "0.2", digest: ["0a", "-"]}\\n'
     """
 
     def with_digest(name: str, body: str) -> str:
         if name not in digests:
             return body
         said = ", ".join(f'"{one}"' for one in digests[name])
-        bare = re.sub(r"\n  digest: \[[^\]]*\]", "", body)
-        return re.sub(r"(\n  at: \[[^\]]*\])", rf"\1\n  digest: [{said}]", bare, count=1)
+        return re.sub(_AT, rf"\1\2, digest: [{said}]}}", body, count=1)
 
     return _each_rule(text, with_digest)
 
@@ -582,13 +586,13 @@ def stamped(text: str, digests: dict[str, list[str]]) -> str:
 def extended(text: str, release: str, steady: set[str]) -> str:
     """Return a file of rules with ``at`` of some rules ending in a release.
 
-    >>> extended('- rule: one_rule\\n  at: ["0.1", "0.2"]\\n', "0.3", {"one_rule"})
-    '- rule: one_rule\\n  at: ["0.1", "0.3"]\\n'
+    >>> extended('- rule: one_rule\\n  at: {first: "0.1", last: "0.2"}\\n', "0.3", {"one_rule"})
+    '- rule: one_rule\\n  at: {first: "0.1", last: "0.3"}\\n'
     """
 
     def later(name: str, body: str) -> str:
-        said = rf'\1"{release}"]'
-        return re.sub(r'(\n  at: \["[^"]+", )"[^"]+"\]', said, body, count=1) if name in steady else body
+        said = rf'\1last: "{release}"\3}}'
+        return re.sub(_AT, said, body, count=1) if name in steady and "at: {first" in body else body
 
     return _each_rule(text, later)
 
@@ -641,7 +645,7 @@ def main(words: list[str]) -> int:
     since = given.since or newest_read(given.engine, given.release)
     new = bring(given.engine, given.release, given.packages)
     _, parted = held(given.engine, new)
-    firm = any(rule.get("digest") for rule in rules_of(given.engine).values())
+    firm = any(map(digest_of, rules_of(given.engine).values()))
     old = bring(given.engine, since, given.packages) if parted or not firm else None
     lines, steady = report(given.engine, given.release, since, old, new)
     print("\n".join(lines), flush=True)

@@ -96,30 +96,38 @@ class Change(Record):
 Digests = tuple[Annotated[str, Field(pattern=r"^([0-9a-f]{12}|-)$")], ...]
 
 
+class ReadAt(Record):
+    """Releases in which a rule's source was read; commits or builds of an engine without releases."""
+
+    first: Text | None = None  # None if the source was read in one release only.
+    last: Text
+    # Of each citation: its syntax tree in the last release (``make follow``); ``-`` for a whole file.
+    digest: Digests = ()
+
+    def __str__(self) -> str:
+        """The releases in words: ``0.19.1 to 0.33.0``."""
+        return self.last if self.first is None else f"{self.first} to {self.last}"
+
+
 class Read(Record):
     """What was read in an engine's package, and where."""
 
     what: LongText
     read: Text  # Where it stands: ``path::name`` of a function, class or assignment.
-    # The first and the last release that it was read in there, or the one alone; a commit or a build where
-    # releases are none. None where start-up logs alone show it, or where that was not kept.
-    at: Annotated[tuple[Text, ...], Field(min_length=1, max_length=2)] | None = None
-    # Of each name that it cites, in the last of them: the syntax tree (``make follow``); ``-`` for a file.
-    digest: Digests = ()
+    at: ReadAt | None = None  # None where start-up logs alone show it, or where that was not kept.
 
     @property
     def where(self) -> str:
         """Where it stands, with the releases that it was read in."""
-        return self.read if self.at is None else f"{self.read} ({' to '.join(self.at)})"
+        return self.read if self.at is None else f"{self.read} ({self.at})"
 
     def read_in_order(self, name: str) -> Iterator[Contradiction]:
         """Return what ``at`` says against itself."""
-        if (
-            self.at is not None
-            and len(self.at) > 1
-            and version_number(self.at[1]) <= version_number(self.at[0])
-        ):
-            yield Contradiction(f"at of {name}", " and ".join(self.at), "an earlier and a later release")
+        if self.at is None or self.at.first is None:
+            return
+        if version_number(self.at.last) <= version_number(self.at.first):
+            said = f"{self.at.first} and {self.at.last}"
+            yield Contradiction(f"at of {name}", said, "an earlier and a later release")
 
 
 class Rule(Read):
@@ -216,7 +224,8 @@ class Trait(Read):
     """What an engine does in every release that was read."""
 
     trait: Annotated[str, Field(pattern=_NAME)]  # Its name, which code asks an engine for (:func:`trait`).
-    value: bool | int | Text | tuple[Text, ...]  # True, or the number, word or names that it is.
+    # The number, word or names that it is; True where the file states none.
+    value: bool | int | Text | tuple[Text, ...] = True
 
 
 class RulesFile(Record):

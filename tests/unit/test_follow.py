@@ -13,7 +13,7 @@ from kvreport.catalog.shelf import read_yaml
 from kvreport.resources import data_dir
 
 RULES = read_yaml(data_dir() / "engines/vllm/rules.yaml", "rules")["rules"]
-NEWEST = max((rule["at"][-1] for rule in RULES if rule.get("at")), key=version_number)
+NEWEST = max((rule["at"]["last"] for rule in RULES if rule.get("at")), key=version_number)
 BEFORE = {
     "engine/arg_utils.py": '''
 class EngineArgs:
@@ -114,10 +114,13 @@ def test_a_digest_is_of_what_a_function_does_and_says_which_rule_it_does_not_hol
     assert said(both[1], "moved") == follow.digest(both[0], "engine/arg_utils.py", "", "vllm") == "-"
     read = {"kept": "steady", "parted": "get_batch_defaults", "whole": ""}
     rules = {
-        rule: {"read": f"engine/arg_utils.py{'::' * bool(name)}{name}", "digest": [said(both[0], name)]}
+        rule: {
+            "read": f"engine/arg_utils.py{'::' * bool(name)}{name}",
+            "at": {"last": "0.33.0", "digest": [said(both[0], name)]},
+        }
         for rule, name in read.items()
     }
-    rules["whole"]["digest"] = ["-"]
+    rules["whole"]["at"]["digest"] = ["-"]
     monkeypatch.setattr(follow, "rules_of", lambda _: rules)
     assert follow.held("vllm", both[0]) == ({"kept", "parted"}, set())
     assert follow.held("vllm", both[1]) == ({"kept"}, {"parted"})
@@ -126,8 +129,8 @@ def test_a_digest_is_of_what_a_function_does_and_says_which_rule_it_does_not_hol
 def test_digests_of_the_rules_are_those_of_their_citations(follow) -> None:
     for family in follow.INSIDE:
         for name, rule in follow.rules_of(family).items():
-            if rule.get("digest"):
-                assert len(rule["digest"]) == len(follow.cited_in(rule["read"])), (family, name)
+            if known := follow.digest_of(rule):
+                assert len(known) == len(follow.cited_in(rule["read"])), (family, name)
     text = (data_dir() / "engines/vllm/rules.yaml").read_text(encoding="utf-8")
     assert follow.stamped(text, {}) == text
     made = follow.stamped(text, {RULES[2]["rule"]: ["0123456789ab"]})
@@ -152,8 +155,9 @@ def test_every_source_of_a_rule_and_a_trait_names_a_function_that_was_read(follo
             if family in packages:
                 cited = follow.cited_in(rule["read"])
                 assert all(function for _, function in cited), named
-                assert len(rule.get("digest", ())) == len(cited), named
-                assert "-" not in rule["digest"], named
+                known = follow.digest_of(rule)
+                assert len(known) == len(cited), named
+                assert "-" not in known, named
     assert count >= 180
 
 
@@ -162,7 +166,7 @@ def test_every_list_is_followed_and_named_apart_from_a_rule(follow) -> None:
         rules = follow.rules_of(family)
         lists = [rule for name, rule in rules.items() if name.startswith("list ")]
         assert all(name for rule in lists for _, name in follow.cited_in(rule["read"]))
-        assert sum(bool(rule.get("digest")) for rule in lists) >= 28
+        assert sum(bool(follow.digest_of(rule)) for rule in lists) >= 28
     assert {"second_runner", "list second_runner"} <= follow.rules_of("vllm").keys()
 
 
@@ -259,10 +263,10 @@ def test_only_rules_that_nothing_changed_for_are_said_to_be_read_in_the_release(
     rules = [
         rule["rule"] for rule in follow.read_yaml(data_dir() / "engines/vllm/rules.yaml", "rules")["rules"]
     ]
-    steady, last = rules[2], f'"{NEWEST}"]'
+    steady, last = rules[2], f'last: "{NEWEST}"'
     made = follow.extended(text, "9.9.9", {steady})
-    assert made.count('"9.9.9"]') == 1
-    assert made.replace('"9.9.9"]', last) == text
+    assert made.count('last: "9.9.9"') == 1
+    assert made.replace('last: "9.9.9"', last) == text
     assert follow.extended(text, "9.9.9", set()) == text
 
 

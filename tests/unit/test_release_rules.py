@@ -16,9 +16,9 @@ from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 
 
-def rule(values: dict[str, Any], at: list[str] | None = None) -> dict[str, Any]:
+def rule(values: dict[str, Any], at: dict[str, Any] | None = None) -> dict[str, Any]:
     """A rule of a file."""
-    stated = {"rule": "packing", "what": "How.", "values": values, "read": "a.py::f"}
+    stated: dict[str, Any] = {"rule": "packing", "what": "How.", "values": values, "read": "a.py::f"}
     return stated if at is None else stated | {"at": at}
 
 
@@ -56,8 +56,12 @@ def test_a_list_is_what_releases_added_and_removed() -> None:
         (rule({"0": True, "0.3": False, "0.20": True, "0.4": False}), "oldest first"),
         (rule({"0": True, "0.3": "tuples"}), "values of one kind"),
         (rule({"0": True, "0.3": True}), "no value twice in a row"),
-        (rule({"0": True, "0.3": False}, ["0.3", "0.2.9"]), "an earlier and a later release"),
-        (rule({"0": True, "0.3": False}, []), "at least 1"),
+        (
+            rule({"0": True, "0.3": False}, {"first": "0.3", "last": "0.2.9"}),
+            "an earlier and a later release",
+        ),
+        (rule({"0": True, "0.3": False}, {}), "at.last: found nothing"),
+        (rule({"0": True, "0.3": False}, {"last": "0.3", "digest": ["0a"]}), "at.digest.0"),
         (rule({"0": True}), "at least 2"),
     ],
 )
@@ -76,7 +80,7 @@ def test_a_list_says_what_it_means_and_where_it_was_read(tmp_path: Path) -> None
         "values": {"0": ["A"]},
         "what": "What.",
         "read": "a.py::f",
-        "at": ["0.3", "0.2"],
+        "at": {"first": "0.3", "last": "0.2"},
     }
     for missing, said in (("what", "lists.0.what"), ("read", "lists.0.read"), ("", "at of alone")):
         kept = {name: value for name, value in stated.items() if name != missing}
@@ -92,9 +96,9 @@ def test_a_trait_is_read_in_one_release_or_in_a_first_and_a_last(tmp_path: Path)
     stated = {"trait": "counts_cells", "what": "What.", "value": True, "read": "a.py::f"}
     path = written(tmp_path, rule({"0": True, "0.3": False})) / "engines" / "vllm" / "rules.yaml"
     for at, where in (
-        (["0.3"], "a.py::f (0.3)"),
-        (["0.3", "0.4"], "a.py::f (0.3 to 0.4)"),
-        (["0.4", "0.3"], ""),
+        ({"last": "0.3"}, "a.py::f (0.3)"),
+        ({"first": "0.3", "last": "0.4"}, "a.py::f (0.3 to 0.4)"),
+        ({"first": "0.4", "last": "0.3"}, ""),
     ):
         stated["at"] = at
         path.write_text(
@@ -107,6 +111,16 @@ def test_a_trait_is_read_in_one_release_or_in_a_first_and_a_last(tmp_path: Path)
         else:
             with pytest.raises(CatalogError, match="an earlier and a later release"):
                 read_rules(tmp_path, "vllm")
+
+
+def test_a_trait_without_a_value_is_true_and_the_rules_of_two_engines_stay_short() -> None:
+    found = {family: read_rules(data_dir(), family) for family in ("vllm", "sglang")}
+    assert {one.trait for rules in found.values() if rules for one in rules.traits if one.value is True} >= {
+        "held_apart",
+        "share_before_loading",
+    }
+    files = [data_dir() / "engines" / family / "rules.yaml" for family in found]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 1_100
 
 
 def test_a_rule_stands_once(tmp_path: Path) -> None:
