@@ -91,6 +91,7 @@ declare var kvSql: any;
 declare var kvLogLines: any;
 declare var kvLogLocal: any;
 declare var kvTraffic: any;
+declare var kvFlight: any;
 declare var kvreport: any;
 
 // The theme's, the chart library's, and a worker's.
