@@ -1,9 +1,9 @@
 # %% [markdown]
 # # KV cache: what fills a GPU's memory
 #
-# A language model is a large file of numbers and a small program that multiplies them. To answer quickly, the whole file must
-# be in the memory of a graphics processor, a **GPU**. This chapter shows what else is in that memory. The largest other part,
-# the **KV cache**, decides how many people can use the model at the same time.
+# A language model is a large file of numbers and a small program that multiplies them. To answer quickly, the program needs the
+# whole file in the memory of a graphics processor, a **GPU**. This chapter shows what else is in that memory. The second large part, the
+# **KV cache**, determines how many people can use the model at the same time.
 #
 # You need no knowledge of GPUs.
 #
@@ -64,19 +64,20 @@ guess(
     unit="conversations",
     low=1,
     high=100_000,
-    why=f"The weights leave {(memory - weights) / GiB:.1f} GiB (a GiB is 7% more than a GB, see below), and each conversation of 2K tokens takes "
+    why=f"The weights leave {(memory - weights) / GiB:.1f} GiB (a GiB is 7% more than a GB, see below), and each "
+    "conversation of 2K tokens takes "
     f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. An engine holds fewer, because it reserves memory for itself.",
 )
 
 # %% tags=["hide"]
 guess(
-    "And how many conversations of 128K tokens, a thick book each?",
+    "How many conversations of 128K tokens (each as long as a thick book) does it hold?",
     long,
     unit="conversations",
     low=0,
     high=10_000,
-    why=f"Each of them takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. The GPU and the model are the same. "
-    "Without the length, the number of conversations means nothing.",
+    why=f"Each of these conversations takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. The GPU and the model are the same. "
+    "A number of conversations means nothing without their length.",
 )
 
 # %% [markdown]
@@ -84,15 +85,15 @@ guess(
 #
 # **Weights.** The GPU stores the weights once, however many people are talking. This is a fixed cost.
 #
-# **The KV cache.** A model writes one token at a time. To choose the next token, it looks back at every earlier token. The
-# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token: a *key*, which is used to
-# find the token, and a *value*, which the token contributes. The model could compute them again at every step, but storing
-# them is much faster. The store is the **KV cache**. Every conversation has its own cache, which grows with every token. This
-# cost follows your traffic.
+# **The KV cache.** A model writes one token at a time. To choose the next token, the model looks back at every earlier token. The
+# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token. Later tokens use the *key* to
+# find this token, and the *value* is the information that this token contributes. The model could recompute keys
+# and values at every step, but storing them is much faster. This store is the **KV cache**. Every conversation has its own
+# cache, which grows with every token. This cost depends on your traffic.
 #
 # **Everything else.** This includes intermediate results (activations), the driver, communication buffers and recorded
-# programs (CUDA graphs). The serving program, called the **engine**, measures these at start-up and reserves memory for them. vLLM, SGLang,
-# TensorRT-LLM and llama.cpp are engines.
+# programs (CUDA graphs). The serving program, called the **engine**, measures these needs at start-up and reserves memory
+# for them. vLLM, SGLang, TensorRT-LLM and llama.cpp are engines.
 #
 # ## Weights, caches and everything else must fit
 
@@ -107,7 +108,8 @@ formula(
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
 # **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log
-# lines mix the two. The “80 GB” on this GPU's label are GiB: a process can use {{ 79.1 GiB = memory("H100") }}, which is {{ 84.9 GB = memory("H100") }}. These chapters always name the unit.
+# lines mix the two units. The “80 GB” on this GPU's label are GiB: a process can use {{ 79.1 GiB = memory("H100") }}, which
+# is {{ 84.9 GB = memory("H100") }}. These chapters always give the unit.
 #
 # ## Worked example: weights and eight conversations
 
@@ -132,11 +134,11 @@ claim(cache / total, 0.0164, within=0.005)
 # %% [markdown]
 # With this one conversation, the cache is
 # {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
-# of the memory in use. This is why many people think only of the weights. Now add conversations, or make them longer.
+# of the memory in use. This small share is why many people think only of the weights. Now add conversations, or make them longer.
 
 # %% tags=["hide"]
 choose(
-    "One conversation of 128K tokens compared with the weights of the model: which needs more memory?",
+    "Which needs more memory: one conversation of 128K tokens, or the weights of the model?",
     wrong(
         "The weights, by far",
         "That is true only for short conversations: at 2K, the cache is less than two percent of the total.",
@@ -164,7 +166,7 @@ def row(conversations: int, tokens: int) -> dict[str, tuple[str, float]]:
 
 
 bars(
-    "One, 64 and 128 conversations of 2K tokens, then one and four of 128K, on an H100. The weights never change.",
+    "Memory of an H100 with 1, 64 and 128 conversations of 2K tokens, and with 1 and 4 conversations of 128K. The weights never change.",
     {
         "1 × 2K": row(1, 2048),
         "64 × 2K": row(64, 2048),
@@ -177,7 +179,7 @@ bars(
 )
 
 # %% [markdown]
-# One conversation of 128K tokens takes as much as
+# One conversation of 128K tokens takes as much memory as
 # {{ 64 conversations = kv_request("llama-3.1-8b", tokens=131072) / kv_request("llama-3.1-8b", tokens=2048) }} of 2K. Only the
 # product of length and number matters:
 
@@ -217,8 +219,8 @@ claim(q.kv_request(MODEL, tokens=131072), 16 * GiB)
 # %% [markdown]
 # ## What an engine really leaves
 #
-# The calculation above leaves out everything else. An engine reserves memory for it. These are our estimates for vLLM 0.33 on
-# the same GPU.
+# The calculation above ignores “everything else”, for which an engine also reserves memory. The following table shows our estimates
+# for vLLM 0.33 on the same GPU.
 
 # %% tags=["hide"]
 answer = kvreport.estimate(MODEL, gpu=GPU, context_tokens="2K")
@@ -231,7 +233,7 @@ guess(
     high=int(memory / GiB),
     step="any",
     digits=1,
-    why=f"It manages {budget.utilization:.0%} of the memory by default (`--gpu-memory-utilization`). From that share it "
+    why=f"By default, vLLM uses {budget.utilization:.0%} of the memory (`--gpu-memory-utilization`). From that share it "
     "subtracts weights, activations, driver, buffers and CUDA graphs.",
 )
 
@@ -267,7 +269,7 @@ takeaway(
 # - The calculation assumes that every conversation has the same length. Real lengths differ, and
 #   [PagedAttention](08-pages.py) allocates memory as conversations grow.
 # - Some models do not store every token in every layer. See [sliding windows and hybrid models](06-forgetting-on-purpose.py).
-# - Memory is one limit. Time is the other: see [prefill and decode](09-prefill-and-decode.py).
+# - Memory is one limit, and time is the other. See [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
 
@@ -282,7 +284,7 @@ exercise(
     solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {memory / GiB:.1f} GiB. You need two GPUs, or weights "
     "of one byte.",
     traps={
-        59.0: "This divides the memory by the cache and forgets the weights.",
+        59.0: "This result divides the memory by the cache and ignores the weights.",
     },
 )
 
@@ -294,12 +296,13 @@ claim(full, 7)
 claim(half, 15)
 exercise(
     f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens fit next to the 8B "
-    "model if the cache uses 8 bits per number? Subtract the weights and nothing else.",
+    "model if the cache uses 8 bits per number? Subtract only the weights.",
     half,
     unit="conversations",
     within=0,
-    solution=f"With 16 bits it is {full}, with 8 bits {half}. Half the bytes give more than twice as many here, because the "
-    "half conversation that was left over becomes a whole one.",
+    solution=f"With 16 bits, {full} conversations fit, and with 8 bits {half}. Half the bytes give more than twice as "
+    "many here, because the "
+    "space left over for half a conversation is now enough for a whole one.",
     traps={
         float(full): "This is the answer for a cache of 16 bits.",
         float(2 * full): "Doubling the rounded number loses the remainder.",
@@ -334,14 +337,14 @@ quiz(
         wrong("The KV cache", "The cache grows with every conversation and every token."),
         wrong(
             "All of it",
-            "Common belief, because an engine reserves its cache at start. What fills it depends on traffic.",
+            "A common belief, because an engine reserves its cache at start-up. How much of the cache is in use depends on traffic.",
         ),
     ),
     item(
         "Interview question: a quantized model loads without trouble. Can it still run out of memory?",
         wrong(
             "No: once the weights fit, memory is solved",
-            "The common wrong answer. Loading tests only the fixed part.",
+            "This is the common wrong answer. Loading tests only the fixed part.",
         ),
         right(
             "Yes: the cache grows with context and concurrency",
@@ -356,15 +359,16 @@ quiz(
         ),
         wrong("… the weights are loaded N times", "All requests share one copy of the weights."),
         right(
-            "… each request needs its own cache, and after the weights only so much memory is left",
-            "The cache grows with the context. When all caches fill what the weights leave, no further request fits.",
+            "… each request needs its own cache, and the weights leave a limited amount of memory",
+            "The cache grows with the context. When the caches fill the memory that the weights leave free, no more requests fit.",
         ),
     ),
 )
 
 # %% [markdown]
-# When is the cache larger than the weights? For this model, it is larger from
-# {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, in one conversation or spread over many.
+# When is the cache larger than the weights? For this model, the cache is larger from
+# {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, whether these tokens are in one
+# conversation or in many.
 #
 # ## Next
 #
@@ -372,6 +376,7 @@ quiz(
 # - [Memory against batch, measured](../evidence/measured/index.md#e2), and
 #   [where memory really ends](../evidence/measured/index.md#e3)
 # - [Llama 3.1 8B in all combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
-# - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial of mlsysim. This chapter recomputes its memory breakdown. The tutorial printed a cache
+# - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial of mlsysim. This chapter recomputes
+#   its memory breakdown. The tutorial printed a cache
 #   {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-#   as large. [The claims ledger says why](../evidence/claims/index.md#s1-b-kv).
+#   as large. [The claims ledger explains why](../evidence/claims/index.md#s1-b-kv).

@@ -1,16 +1,16 @@
 # %% [markdown]
 # # The KV cache formula: bytes per token, one factor at a time
 #
-# The KV cache of a request is a product of a few numbers. Those that belong to the model are in `config.json`, a small public
-# file that comes with every model. You choose the others. This chapter multiplies them and ends with a capacity table: how
-# many requests fit, at which length.
+# The size of a request's KV cache is the product of a few numbers. Some are properties of the model and are in `config.json`,
+# a small public file that comes with every model. You choose the others. This chapter multiplies the numbers and ends with
+# a capacity table, which shows how many requests of each length fit.
 #
-# A **request** is one question that is being answered, together with everything said before it. Engines count requests, not
+# A **request** is one question that the model is answering, together with the conversation before it. Engines count requests, not
 # conversations, so this book uses the word from here on.
 #
 # ## How many requests, and how long?
 #
-# Qwen2.5 7B runs on one H100. How many requests fit at 2K, 8K, 32K and 128K tokens each? Can you answer without a computer?
+# Qwen2.5 7B runs on one H100. How many requests of 2K, 8K, 32K or 128K tokens fit? Can you answer without a computer?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -53,12 +53,12 @@ drawings.growing_row(["The", "cat", "sat", "down"])
 
 # %% tags=["hide"]
 guess(
-    "One token stands for about four letters. How many bytes does it take in the KV cache of Qwen2.5 7B?",
+    "One token represents about four letters. How many bytes does a token take in the KV cache of Qwen2.5 7B?",
     q.kv_per_token(MODEL),
     unit="bytes",
     low=1,
     high=10_000_000,
-    why="That is more than ten thousand times as much as the four letters. The next section derives the number.",
+    why="This is more than ten thousand times the size of four letters. The next section derives the number.",
 )
 
 # %% [markdown]
@@ -71,7 +71,7 @@ formula(
 )
 
 # %% [markdown]
-# The model determines the first line, your users the second. The factors are:
+# The model determines the first line, and your users determine the second. The factors are:
 #
 # **2: a key and a value.** To find out which earlier tokens matter, the model compares a *query* (what the new token looks
 # for) with every earlier token's *key* (what that token offers). Then it mixes the *values* (what those tokens contribute) of
@@ -81,11 +81,10 @@ formula(
 # **Layers.** A model is a stack of identical layers, and a token passes through all of them. Each layer stores its own keys
 # and values. Qwen2.5 7B has {{ 28 layers = layers("qwen2.5-7b") }}.
 #
-# **KV heads.** Inside a layer, several look-ups run in parallel. They are called *heads*. One may track who is speaking,
-# another which bracket is open. Each head has its own query, but several heads can share one key and one value. Only the
-# stored KV heads count: here
-# {{ 4 heads = kv_heads("qwen2.5-7b") }} for {{ 28 heads = heads("qwen2.5-7b") }} with queries. See
-# [GQA and MQA](04-sharing-heads.py).
+# **KV heads.** Inside a layer, several look-ups run in parallel. These look-ups are called *heads*. One head may track who
+# is speaking, and another may track which bracket is open. Each head has its own query, but several heads can share one key
+# and one value. Only the stored KV heads count: here {{ 4 heads = kv_heads("qwen2.5-7b") }} for
+# {{ 28 heads = heads("qwen2.5-7b") }} with queries. See [GQA and MQA](04-sharing-heads.py).
 #
 # **Head dim.** Each key and each value is a list of numbers. Here a list has
 # {{ 128 numbers = head_dim("qwen2.5-7b") }}.
@@ -103,11 +102,11 @@ drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 # %% tags=["hide"]
 choose(
     "Which of these factors can you change without choosing another model?",
-    wrong("Layers and head dim", "They belong to the model. With other values it is a different model."),
-    wrong("KV heads", "They are fixed in training. You choose them by choosing the model."),
+    wrong("Layers and head dim", "These are part of the model. Other values make a different model."),
+    wrong("KV heads", "Their number is fixed before training. You choose it by choosing the model."),
     right(
         "Bytes per number, tokens and requests",
-        "The cache format is an engine flag, you set the limit on length, and traffic decides the number of requests.",
+        "The cache format is an engine flag, you limit the length, and traffic determines the number of requests.",
     ),
     wrong(
         "The 2",
@@ -133,7 +132,7 @@ claim(by_hand * 131_072, 7 * GiB)
 
 sizes = [128, 512, 1000, 1024, 2048, 4096, 8192, 10_000, 16384, 32768, 65536, 131072]
 table(
-    "Cache of one request of Qwen2.5 7B, 16 bits: twice the tokens, twice the bytes",
+    "16-bit cache of one request of Qwen2.5 7B, by number of tokens",
     ["Tokens", "Bytes", "MiB"],
     [[f"{n:,}", q.kv_request(MODEL, tokens=n), q.kv_request(MODEL, tokens=n) / MiB] for n in sizes],
 )
@@ -141,7 +140,7 @@ table(
 # %% [markdown]
 # Caches measured on a real H100 for this model agree at every length tried, from
 # {{ 7 MiB = kv_request("qwen2.5-7b", tokens=128) }} at 128 tokens to
-# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384. The formula counts; nothing in it is estimated.
+# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384. The formula contains no estimates.
 
 # %% tags=["hide"]
 for tokens, mib in ((128, 7), (1024, 56), (4096, 224), (16384, 896)):
@@ -203,23 +202,24 @@ instrument(
 # %% [markdown]
 # ## Worked example: the capacity table
 #
-# Capacity is what the weights leave, divided by the cache of one request, rounded down. The weights are
+# Capacity is the memory that the weights leave free, divided by the cache of one request and rounded down. The weights are
 # {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }},
-# {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} on the H100.
+# {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} of the H100.
 
 # %% tags=["hide"]
 left = room(q, MODEL, GPU)
 guess(
-    "How many requests of 128K tokens fit if the cache may use everything that the weights leave?",
+    "How many requests of 128K tokens fit if the cache may use all the memory that the weights leave free?",
     left // q.kv_request(MODEL, tokens=131072),
     unit="requests",
     low=0,
     high=1000,
-    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine keeps some of it, and about seven remain.",
+    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine reserves some of this memory, and room for about "
+    "seven requests remains.",
 )
 
 # %% [markdown]
-# Published tables differ in what they mean by "the memory that the weights leave":
+# Published tables use different definitions of "the memory that the weights leave free":
 
 # %%
 contexts = [2048, 8192, 32768, 131072]
@@ -228,7 +228,7 @@ share = [int(0.85 * left // q.kv_request(MODEL, tokens=n)) for n in contexts]
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 
 table(
-    "Requests of Qwen2.5 7B, 16 bits, on one H100, by memory",
+    "Requests of Qwen2.5 7B that fit on one H100, 16 bits, by memory available to the cache",
     ["What the cache may use", "2K", "8K", "32K", "128K"],
     [
         ["everything the weights leave", *everything],
@@ -244,17 +244,17 @@ assert everything == [593, 148, 37, 9], everything
 assert all(low < high for low, high in zip(engine, everything, strict=True))
 
 # %% [markdown]
-# The middle row is widely quoted as a measurement: 504, 126, 31, 7. It is this formula with a factor of 0.85, and
-# [the ledger shows it](../evidence/claims/index.md#s5-e3-2048). An engine does need some memory for itself, but not a fixed
-# share. It measures what it needs, and the result depends on the model, the flags and the release. [Chapter
-# 12](12-what-the-log-says.py) reads it from a start-up log.
+# The middle row (504, 126, 31, 7) is widely quoted as a measurement. In fact, it is this formula with a factor of
+# 0.85, as [the ledger shows](../evidence/claims/index.md#s5-e3-2048). An engine does need some memory for itself, but not a fixed
+# share. The engine measures how much it needs, and the result depends on the model, the flags and the release. [Chapter
+# 12](12-what-the-log-says.py) reads this amount from a start-up log.
 
 # %% tags=["hide"]
 wide = [1024 * 2**k for k in range(8)]
 pools = [left, 0.85 * left, q.pool(MODEL, GPU, tokens=8192)]
 curves(
-    "Requests that fit, by tokens in each. Both axes double with every step, so a straight line means that length and number "
-    "trade one for one.",
+    "Number of requests that fit, by tokens per request. Both axes double with every step, so a straight line means that doubling "
+    "the length halves the number.",
     x=wide,
     lines={
         name: [max(int(pool // q.kv_request(MODEL, tokens=n)), 1) for n in wide]
@@ -267,7 +267,7 @@ curves(
 
 # %% tags=["hide"]
 takeaway(
-    "The model fixes the bytes per token. Traffic multiplies them by tokens and by requests. Every factor counts once."
+    "The model fixes the bytes per token. Traffic multiplies this figure by the number of tokens and the number of requests."
 )
 
 # %% [markdown]
@@ -275,8 +275,8 @@ takeaway(
 #
 # The formula is exact for models whose layers all attend to every token in the same way: Llama, Qwen2.5, Mistral since version
 # 0.2. It is wrong by factors such as four or twenty-five for models that store a [latent (MLA)](05-one-latent-for-all.py) or
-# [forget tokens](06-forgetting-on-purpose.py). It also counts what a request *needs*. An engine allocates
-# [in blocks](08-pages.py) and rounds up.
+# [forget tokens](06-forgetting-on-purpose.py). The formula also counts what a request *needs*, whereas an
+# engine allocates memory [in blocks](08-pages.py) and rounds up.
 #
 # ## Exercises
 
@@ -287,7 +287,7 @@ exercise(
     131_072,
     unit="bytes",
     within=0,
-    solution="2 × 32 × 8 × 128 × 2 = 131,072 bytes, which is 128 KiB. It is not 128 KB: that is 128,000 bytes.",
+    solution="2 × 32 × 8 × 128 × 2 = 131,072 bytes, which is 128 KiB. 128 KB would be 128,000 bytes.",
     traps={
         65_536: "The factor 2 for key and value is missing.",
         128_000: "This is 128 KB. The cache takes 128 KiB.",
@@ -300,12 +300,12 @@ eight = q.kv_bytes(layers=32, kv_heads=8, head_dim=128, tokens=4096, requests=8)
 claim(four, 2_147_483_648)
 claim(eight - four, four)
 exercise(
-    "**2.** The same model holds 4 requests of 4,096 tokens. Then only the number of requests doubles. How many GiB does the "
-    "cache take now?",
+    "**2.** The same model serves 4 requests of 4,096 tokens. Then the number of requests doubles. How many GiB does the cache "
+    "take now?",
     eight / GiB,
     unit="GiB",
     solution=f"{four:,} bytes ({four / GiB:g} GiB) before, {eight / GiB:g} GiB after. Only the last factor changed, and the cache "
-    "grew by as much as there was.",
+    "doubled.",
     traps={2.0: "This is the cache of four requests."},
 )
 
@@ -328,7 +328,8 @@ exercise(
 fold(
     "Write the formula from memory. Mark the terms that traffic changes, and underline those that the model fixes.",
     formula("cache  =  2 × layers × KV heads × head dim × bytes per number × tokens × requests"),
-    "Traffic changes the last two, tokens and requests. The model fixes layers, KV heads and head dim. You choose the bytes per number when the server starts.",
+    "Traffic changes the last two, tokens and requests. The model fixes layers, KV heads and head dim. You choose the "
+    "bytes per number when the server starts.",
 )
 
 # %% tags=["hide"]
@@ -338,23 +339,26 @@ quiz(
         right("Every token has a key and a value", "Both are stored, in every layer and every KV head."),
         wrong(
             "A number has two bytes",
-            "That is another factor. With FP8 it is 1, and the 2 for key and value stays.",
+            "That is a different factor. With FP8 it is 1, but the 2 for key and value remains.",
         ),
         wrong("Prompt and answer are stored separately", "They are in the same cache."),
     ),
     item(
         "A calculator multiplies by the number of attention heads. For a model with 32 heads and 8 KV heads, its result is …",
-        wrong("right", "The common wrong answer. Query heads are not stored."),
-        right("4 times too large", "Only the 8 KV heads are stored, and four heads share each."),
-        wrong("4 times too small", "It counts more heads than are stored, so the result is too large."),
+        wrong("right", "This is the common wrong answer. Query heads are not stored."),
+        right("4 times too large", "Only the 8 KV heads are stored. Four query heads share each KV head."),
+        wrong(
+            "4 times too small",
+            "The calculator counts more heads than are stored, so its result is too large.",
+        ),
     ),
     item(
         "The context doubles and the number of requests doubles. The cache grows …",
-        wrong("2 times", "Each of them doubles it."),
+        wrong("2 times", "Each change alone doubles the cache."),
         right("4 times", "The two multiply."),
         wrong(
             "not at all: the pool is fixed",
-            "The pool is fixed. What the requests need is not, so fewer of them fit.",
+            "The pool is fixed, but each request needs more of it, so fewer requests fit.",
         ),
     ),
 )
@@ -365,5 +369,6 @@ quiz(
 # - [Context and concurrency multiply](03-two-directions.py)
 # - Measured: [cache against length, tensor by tensor](../evidence/measured/index.md#e1)
 # - Try it: [Qwen2.5 7B on every GPU](../models/Qwen--Qwen2.5-7B/index.md)
-# - Jingchao Zhang, ["Understanding KV Cache in LLM Inference"](https://github.com/JingchaoZhang/JingchaoZhang.github.io), experiments 1 and 3
+# - Jingchao Zhang, ["Understanding KV Cache in LLM Inference"](https://github.com/JingchaoZhang/JingchaoZhang.github.io),
+#   experiments 1 and 3
 # - kipply, ["Transformer Inference Arithmetic"](https://kipp.ly/transformer-inference-arithmetic/), section "kv cache"

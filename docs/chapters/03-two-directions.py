@@ -2,11 +2,11 @@
 # # Context × concurrency: what fills the KV cache
 #
 # The KV cache grows with the length of requests and with their number. If the product of length and number exceeds the cache,
-# requests wait. The question "how many users fit" has no answer without the length of their requests.
+# requests wait. "How many users fit?" has no answer without the length of their requests.
 #
 # ## Four times the length: how many requests still fit?
 #
-# A server holds at most 64 requests of 2K tokens. Then the requests grow to 8K tokens. How many requests does it hold now? What
+# A server holds at most 64 requests of 2K tokens. Then the requests grow to 8K tokens. How many requests fit now? What
 # happens if the number of users doubles as well?
 
 # %% tags=["hide"]
@@ -49,7 +49,7 @@ claim(q.kv_per_token("llama-3.1-70b"), 327_680)
 # %% tags=["hide"]
 times = q.kv_request(MODEL, tokens=8192) * 128 / (q.kv_request(MODEL, tokens=2048) * 64)
 guess(
-    "Requests become four times as long, and there are twice as many. How many times as much cache do they need?",
+    "Requests become four times as long, and their number doubles. By what factor does the cache grow?",
     times,
     unit="times",
     low=1,
@@ -83,7 +83,7 @@ growth_grid(
 # %% [markdown]
 # Every step to the right doubles the cache. Every step down doubles it too. The memory limit runs diagonally through the grid.
 #
-# One column and one row of the grid in detail:
+# The next tables show one column and one row of the grid in detail:
 
 # %%
 rows = []
@@ -94,7 +94,7 @@ for users in (1, 8, 32, 64, 128, 256, 512):
     rows.append([users, cache / GB, f"{total / GB:,.2f}", f"{total / memory:.1%}", verdict])
 
 table(
-    "More requests of 2,048 tokens, sizes in GB (10⁹ bytes)",
+    "Cache of 1 to 512 requests of 2,048 tokens, in GB (10⁹ bytes)",
     ["Requests", "Cache, GB", "With weights, GB", "Share of the memory", "Result"],
     [[row[0], f"{row[1]:.2f}", *row[2:]] for row in rows],
 )
@@ -120,7 +120,7 @@ guess(
     unit="K tokens",
     low=1,
     high=1024,
-    why="Eight fit up to 64K and not at 128K. Four requests of 128K fit.",
+    why="Eight requests fit up to 64K. At 128K, only four fit.",
 )
 
 # %%
@@ -132,7 +132,7 @@ for tokens in (1024, 2048, 8192, 16384, 32768, 65536, 131072):
     rows.append([f"{tokens:,}", f"{eight / GB:.2f}", f"{(weights + eight) / memory:.1%}", fits, int(most)])
 
 table(
-    "Longer requests: eight at once, and the maximum that fits",
+    "Cache of eight concurrent requests, and the maximum number that fits, by length",
     [
         "Tokens each",
         "Cache of eight, GB",
@@ -175,7 +175,7 @@ instrument(
         limit_label="GPU memory",
         goals=(
             Goal("Exceed the memory with 64 requests by making them longer.", "state", 1),
-            Goal("Then make it fit again with one slider. Three of the sliders can do this.", "state", 0),
+            Goal("Then make it fit again with one slider. Any of the three works.", "state", 0),
         ),
         rows=((2, 6, 1), (5, 6, 1), (5, 6, 0), (5, 5, 1), (8, 2, 1)),
     )
@@ -184,7 +184,7 @@ instrument(
 # %% [markdown]
 # ## The memory limit as a line
 #
-# The points at which memory is exactly full lie on a line, which is straight on logarithmic axes.
+# The points where memory is exactly full form a straight line on logarithmic axes.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]
@@ -192,7 +192,7 @@ ideal = [int((memory - weights) // q.kv_request(MODEL, tokens=n)) for n in conte
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
-    "The memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's own reserve.",
+    "The memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's reserve.",
     x=contexts,
     lines={"only the weights subtracted": ideal, "vLLM's defaults (estimate)": engine},
     x_title="Context per request (tokens)",
@@ -211,9 +211,9 @@ curves(
 # ## What happens when the cache is full: requests wait
 #
 # An engine reserves the pool at start-up, so traffic cannot make it run out of memory. A request that finds no free blocks
-# waits in the queue. If running requests outgrow the pool, the engine *preempts* one: it frees the blocks, and computes the
-# request again later ([PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour in
-# which more requests arrive for twenty minutes:
+# waits in the queue. If running requests outgrow the pool, the engine *preempts* one: it frees its blocks and recomputes the
+# request later ([PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour with
+# a twenty-minute peak:
 
 # %%
 HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
@@ -228,7 +228,7 @@ for minute in minutes:
     running.append(served * STAY / 60)
     waiting.append(queue)
 curves(
-    f"The pool of {HELD} requests of 8K is full from minute 20. The queue is empty only long after the peak.",
+    f"The pool has room for {HELD} requests of 8K and is full from minute 20. The queue empties long after the peak.",
     x=minutes,
     lines={"running": running, "waiting": waiting},
     x_title="Minute",
@@ -243,7 +243,7 @@ assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
 
 # %% [markdown]
-# The drawing below shows a small pool second by second. Each request takes one more block per second. The newest is preempted
+# The drawing shows a small pool second by second. Each request takes one more block per second. The newest request is preempted
 # first.
 
 # %%
@@ -309,12 +309,12 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
 # {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
 # {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 and 200 for the last
-# two. Those are 16-bit figures, [although it says 8 bits](../evidence/claims/index.md#s2-128000).
+# two figures. Those are 16-bit figures, [although the example says 8 bits](../evidence/claims/index.md#s2-128000).
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
 bars(
-    "Llama 3.1 70B, 8-bit weights, 16-bit cache, requests of 8K tokens, compared with the memory of one H200.",
+    "Llama 3.1 70B with 8-bit weights, a 16-bit cache and requests of 8K tokens, compared with the memory of one H200.",
     {
         f"{n} at once": {
             "weights": ("weights", q.weights("llama-3.1-70b", "fp8")),
@@ -329,8 +329,8 @@ bars(
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for
-# serving. How much of the memory does the formula explain?
+# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework not made for serving.
+# How much of the memory does the formula explain?
 
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"
@@ -397,13 +397,13 @@ bars(
 # A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
 # {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. Several such matrices exist at once, and all are freed after the
 # step. Engines compute scores piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix.
-# In engines, the cache therefore grows most. (The figure published with the measurement is 29 GB,
+# In engines, the cache therefore grows the most. (The figure published with the measurement is 29 GB,
 # [nearly twice the product of its factors](../evidence/claims/index.md#s5-scores).)
 
 # %% tags=["hide"]
 takeaway(
     "Ask three questions before sizing anything: how long can a request be, how many are in flight at the peak, and how many bits "
-    "does the cache use? Add the weights for the least memory you need."
+    "does the cache use? Add the weights to get the minimum memory."
 )
 
 # %% [markdown]
@@ -422,7 +422,7 @@ exercise(
     "**1.** Qwen2.5 7B serves 64 users with 2K tokens each. How many GiB does the cache take?",
     held / GiB,
     unit="GiB",
-    solution=f"{held / GiB:g} GiB, half as much as the weights' {q.weights(QWEN) / GiB:.1f} GiB. One user's cache is "
+    solution=f"{held / GiB:g} GiB, half of the {q.weights(QWEN) / GiB:.1f} GiB of weights. One user's cache is "
     f"{held / 64 / memory:.2%} of the GPU memory.",
     traps={49.0: "This multiplies by all 28 heads. Only the 4 KV heads are stored."},
 )
@@ -435,8 +435,8 @@ exercise(
     points[2],
     unit="requests",
     within=0,
-    solution="A request of 8K takes exactly 1 GiB, so 60 fit. At 32K it is a quarter, 15. At 128K it is 3.75, and requests come in "
-    "whole numbers: 3.",
+    solution="A request of 8K takes exactly 1 GiB, so 60 fit. At 32K, a quarter of that number fits: 15. At 128K, 3.75 would fit, rounded "
+    "down to 3.",
     traps={4.0: "Round 3.75 down, because the fourth request does not fit."},
 )
 
@@ -445,14 +445,15 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: why does a server that answered at once all morning keep people waiting at noon?",
-    "The cache is bytes per token × tokens × requests. At noon requests are longer and there are more of them, and the two multiply. The pool is full, so requests wait or are preempted. Nothing crashes.",
+    "Explain to a colleague: why does a server that answered instantly all morning keep people waiting at noon?",
+    "The cache is bytes per token × tokens × requests. At noon, requests are longer and more numerous, and the two "
+    "factors multiply. The pool is full, so requests wait or are preempted. Nothing crashes.",
 )
 
 # %% tags=["hide"]
 quiz(
     item(
-        "What is meant by: “weights are a fixed cost, the KV cache is shaped by traffic”?",
+        "What does “weights are a fixed cost, the KV cache is shaped by traffic” mean?",
         right(
             "Weights do not change with load, but the cache grows with tokens and requests",
             "The server loads weights once.",
@@ -478,7 +479,7 @@ quiz(
     item(
         "On axes in powers of two, what does the memory boundary look like?",
         right("A straight line downwards", "Along it, length times number is constant."),
-        wrong("A horizontal line", "That would mean length does not matter."),
+        wrong("A horizontal line", "That would mean that length does not matter."),
         wrong(
             "A curve that flattens out",
             "This is its shape on linear axes. On logarithmic axes it is straight.",
@@ -489,7 +490,8 @@ quiz(
 # %% [markdown]
 # ## Next
 #
-# - Try it: [four users of 128K in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0),
+# - Try it: [four users of 128K in the
+#   sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0),
 #   then make the requests shorter
 # - [MHA, GQA, MQA](04-sharing-heads.py): making a token cheaper
 # - [Llama 3.1 8B](../models/meta-llama--Llama-3.1-8B-Instruct/index.md) and [H100](../gpus/h100-sxm-80gb/index.md) in all

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # MHA, GQA and MQA: sharing KV heads
 #
-# Of all factors in the formula, model developers have reduced the number of KV heads the most. This chapter shows by how much,
-# what would happen without sharing, and where a model's `config.json` states it.
+# The factor of the formula that model developers have reduced the most is the number of KV heads. This chapter shows how large the
+# reduction is, what would happen without it, and where to find it in a model's `config.json`.
 #
 # ## The same size, a quarter of the cache: why?
 #
@@ -58,8 +58,8 @@ alone = int(room // q.kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=1310
 claim(shared, 9)
 claim(alone, 1)
 guess(
-    f"Qwen2.5 7B shares its KV heads, and {shared} requests of 128K tokens fit on an H100 next to the weights. How many would fit if "
-    "it did not share them?",
+    f"Qwen2.5 7B shares its KV heads, and {shared} requests of 128K tokens fit on an H100 next to the weights. How many would fit without "
+    "sharing?",
     alone,
     unit="requests",
     low=0,
@@ -70,19 +70,21 @@ guess(
 # %% [markdown]
 # ## Three ways to share
 #
-# A layer runs many look-ups at once, the *heads*. Each head asks with its own query. What the heads look up can be shared:
+# A layer runs many look-ups at once, called *heads*. Each head has its own query. The keys and values that the heads look up can be shared:
 #
 # - **MHA** (multi-head attention): every head has its own key and value. Llama 2 7B has
-#   {{ 32 heads = heads("llama-2-7b") }} that ask and stores {{ 32 heads = kv_heads("llama-2-7b") }}.
+#   {{ 32 heads = heads("llama-2-7b") }} with queries and stores {{ 32 heads = kv_heads("llama-2-7b") }}.
 # - **GQA** (grouped-query attention): groups of heads share one key and one value. Llama 3 8B has
-#   {{ 32 heads = heads("llama-3-8b") }} that ask and stores {{ 8 heads = kv_heads("llama-3-8b") }}. Four heads share each.
-# - **MQA** (multi-query attention): all heads share a single key and value. The cache is smallest, and quality suffers most.
+#   {{ 32 heads = heads("llama-3-8b") }} with queries and stores {{ 8 heads = kv_heads("llama-3-8b") }}. Four query heads
+#   share each stored head.
+# - **MQA** (multi-query attention): all heads share a single key and value. The cache is the smallest of the three, and
+#   quality suffers the most.
 # - **MLA** (multi-head latent attention) stores one compressed list instead. See [the next chapter](05-one-latent-for-all.py).
 #
-# The line in the configuration is `num_key_value_heads`. If it is missing, it equals `num_attention_heads`.
+# The number of KV heads is `num_key_value_heads` in the configuration. If it is missing, it equals `num_attention_heads`.
 
 # %% [markdown]
-# ## What remains is KV heads over heads
+# ## The saving depends on KV heads divided by heads
 
 # %% tags=["hide"]
 formula(
@@ -142,7 +144,7 @@ guess(
 # %% tags=["hide"]
 kept = [1, 2, 4, 8, 16, 32]
 curves(
-    "A model with 32 layers and 32 heads of width 128, built with every possible number of KV heads: requests of 8K tokens in 60 GiB.",
+    "Number of requests of 8K tokens that fit in 60 GiB, for a model with 32 layers, 32 query heads of width 128, and 1 to 32 KV heads.",
     x=kept,
     lines={
         "requests": [
@@ -181,7 +183,7 @@ instrument(
         {"room": 60 * GiB},
         goals=(
             Goal("With 32 KV heads, make requests so long that sixteen do not fit.", "state", 1),
-            Goal("Make them fit by sharing heads only.", "state", 0),
+            Goal("Make the sixteen requests fit by changing only the KV heads.", "state", 0),
         ),
         rows=((5, 2, 1), (3, 2, 1), (3, 2, 0), (0, 2, 1), (5, 6, 1), (3, 6, 1)),
     )
@@ -193,17 +195,17 @@ instrument(
 # A lesson runs Llama 2 7B on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A
 # request of
 # 4,096 tokens takes {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}, and eight take
-# {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson behind this example reserves 14 GiB for the weights.
-# That leaves {{ 66 GiB = (80 - 14) * GiB }} of the memory, enough for
-# {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. The weights are really
+# {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson reserves 14 GiB for the weights. That
+# leaves {{ 66 GiB = (80 - 14) * GiB }} of the memory, enough for
+# {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. The weights actually take
 # {{ 12.55 GiB = weights("llama-2-7b") }}, and the answer is still 33.
 
 # %% tags=["hide"]
 claim((80 - 14) * GiB // q.kv_request("llama-2-7b", tokens=4096), 33)
 claim((80 * GiB - q.weights("llama-2-7b")) // q.kv_request("llama-2-7b", tokens=4096), 33)
 choose(
-    "Two levers make a token cheaper: GQA and an FP8 cache. Llama 3 8B with both, against Llama 2 7B with neither: how many times "
-    "smaller is a token?",
+    "Two methods make a token smaller: GQA and an FP8 cache. Llama 3 8B uses both, and Llama 2 7B uses neither. How many times smaller "
+    "is a token of Llama 3 8B?",
     wrong("4 times", "This is GQA alone."),
     wrong("6 times", "The two factors multiply."),
     right(
@@ -214,14 +216,14 @@ choose(
 
 # %% tags=["hide"]
 takeaway(
-    "Look for `num_key_value_heads`. Without it a model stores every head, and its cache is several times as large."
+    "Look for `num_key_value_heads`. Without this line, a model stores every head, and its cache is several times as large."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - Sharing is part of the model. It is fixed before training, so you choose it by choosing the model.
-# - Sharing does affect quality. Developers accept a small loss, because the saved memory is worth more.
+# - Sharing is part of the model and is fixed before training, so you choose it by choosing the model.
+# - Sharing does affect quality. Developers accept a small loss in return for the saved memory.
 # - Tensor parallelism divides KV heads among GPUs until each has one. Beyond that, heads are copied: see
 #   [Beyond one GPU](11-beyond-one-gpu.py).
 #
@@ -237,8 +239,9 @@ exercise(
     true / KiB,
     unit="KiB",
     within=0,
-    solution=f"2 × 28 × 4 × 128 × 2 bytes. A calculator that prints 224 KiB used all 16 heads: a factor of {wide / true:g}, which is how "
-    "many heads share one.",
+    solution="2 × 28 × 4 × 128 × 2 bytes. A calculator that prints 224 KiB used all 16 heads. It is too high by a factor "
+    f"of {wide / true:g}, which is how "
+    "many query heads share one KV head.",
     traps={
         224.0: "You used all 16 heads. Only the 4 KV heads are stored.",
         28.0: "One factor of 2 is missing.",
@@ -253,8 +256,9 @@ large = int(
 claim(small, 7)
 claim(large, 7)
 exercise(
-    f"**2.** On an H200, Llama 2 7B would hold {small} requests of 32K tokens, if its context were that long. How many does Llama 3.1 70B "
-    "with 8-bit weights and a 16-bit cache hold? Subtract the weights and nothing else.",
+    f"**2.** On an H200, Llama 2 7B would have room for {small} requests of 32K tokens if its context were that long. How "
+    "many fit for Llama "
+    "3.1 70B with 8-bit weights and a 16-bit cache? Subtract only the weights.",
     large,
     unit="requests",
     within=0,
@@ -268,7 +272,7 @@ exercise(
 # %% tags=["hide"]
 quiz(
     item(
-        "Which line of the configuration counts for the cache?",
+        "Which line of the configuration determines the size of the cache?",
         wrong("`num_attention_heads`", "The most common mistake of calculators: query heads are not stored."),
         right("`num_key_value_heads`", "If it is missing, all attention heads are stored."),
         wrong(
@@ -283,7 +287,8 @@ quiz(
             "A smaller batch wastes the bandwidth spent on weights.",
         ),
         wrong(
-            "It makes the weights smaller, and that is the point", "It does a little. The cache is the point."
+            "It makes the weights smaller, and that is its purpose",
+            "The weights shrink a little, but the purpose is a smaller cache.",
         ),
         wrong(
             "Serving should process one request at a time",
@@ -294,7 +299,7 @@ quiz(
         "A model has 64 heads and 8 KV heads. By which factor does GQA shrink its cache?",
         wrong("2", "This would be 32 KV heads."),
         right("8", "64 / 8: eight query heads share one key and value."),
-        wrong("56", "It is the quotient of the two, not the difference."),
+        wrong("56", "The factor is the quotient of the two numbers, not their difference."),
     ),
 )
 
@@ -304,4 +309,5 @@ quiz(
 # - [MLA: one latent for all heads](05-one-latent-for-all.py)
 # - Ainslie et al., ["GQA: Training Generalized Multi-Query Transformer Models"](https://arxiv.org/abs/2305.13245)
 # - [The same model with 32 KV heads down to one, measured](../evidence/measured/index.md#e4)
-# - Try it: [Llama 2 7B next to Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)
+# - Try it: [Llama 2 7B next to Llama 3
+#   8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)

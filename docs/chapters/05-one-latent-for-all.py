@@ -1,14 +1,14 @@
 # %% [markdown]
 # # MLA: one latent for all heads
 #
-# DeepSeek's models do not share keys and values. They store one short list of numbers per token and layer. Every head's
+# DeepSeek's models neither store nor share keys and values. They store one short list of numbers per token and layer. Every head's
 # key and value can be reconstructed from this list, the **latent**. The method is called multi-head latent attention, **MLA**.
-# It changes the formula, and a second GPU helps less.
+# MLA changes the cache formula and reduces the benefit of a second GPU.
 #
 # ## More heads and less cache: how?
 #
-# DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more of both than most
-# models. Why does a token take less cache than in Llama 3.1 8B?
+# DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more than most models have.
+# Why does one of its tokens take less cache than a token of Llama 3.1 8B?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -50,7 +50,7 @@ drawings.sharing(32, [("GQA", 8), ("MLA", 0)])
 full = 61 * 128 * ((128 + 64) + 128) * 2  # keys of 192 and values of 128, for each head
 claim(full, 4_997_120)
 guess(
-    "If DeepSeek-V3 stored every head's key and value in full, how many times as large would its cache be?",
+    "How many times as large would the cache of DeepSeek-V3 be if it stored every head's key and value in full?",
     full / q.kv_per_token(V3),
     unit="times",
     low=1,
@@ -72,7 +72,7 @@ formula(
 # %% [markdown]
 # The factor 2 is missing, because the latent replaces keys and values together. The number of heads is missing, because all
 # heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
-# `config.json`, the sizes of the two are `kv_lora_rank` and `qk_rope_head_dim`.
+# `config.json`, `kv_lora_rank` is the size of the latent, and `qk_rope_head_dim` is the size of the rotary part.
 
 # %% [markdown]
 # ## Worked example: one latent against all heads
@@ -104,9 +104,9 @@ claim(2 * 61 * 128 * 56 * 2, 1_748_992)
 claim(1_748_992 / 70_272, 24.9, within=0.001)
 
 # %% [markdown]
-# Several published calculators give the third line. They read the configuration like a Llama's and are wrong by a factor of
-# 25. The claim that "MLA compresses about ten times" names no baseline. Compared with all heads of the same model the factor
-# is 71, and compared with a model of eight KV heads it is 3.6 ([the ledger](../evidence/claims/index.md#s2-mla)).
+# Several published calculators give the result in the third row. They read the configuration as if it belonged to a Llama model,
+# and are wrong by a factor of 25. The claim that "MLA compresses about ten times" has no baseline. The factor is 71 compared
+# with all heads of the same model, and 3.6 compared with a model of eight KV heads ([the ledger](../evidence/claims/index.md#s2-mla)).
 #
 # ## How much a second GPU helps
 #
@@ -119,7 +119,7 @@ choose(
     wrong("An eighth", "The common wrong answer. It is right for models whose KV heads can be divided."),
     wrong(
         "None: one GPU holds the cache for all",
-        "Every GPU computes attention for its own heads and needs the cache for that.",
+        "Every GPU computes attention for its own heads and needs the cache to do so.",
     ),
     right(
         "All of it",
@@ -148,7 +148,8 @@ table(
 claim(q.kv_per_token("llama-3.1-70b", tp=8), 40_960)
 claim(q.kv_per_token("llama-3.1-70b", tp=16), 40_960)
 bars(
-    "A hundred requests of 32K tokens on eight H200s, as each GPU sees them: its share of the Llama's keys and values, and all latents.",
+    "Memory on each of eight H200s with 100 requests of 32K tokens. Each GPU stores a share of Llama's keys and values, "
+    "but all of DeepSeek-V3's latents.",
     {
         "Llama 3.1 70B": {
             "weights": ("weights, an eighth", q.weights("llama-3.1-70b", "fp8", tp=8)),
@@ -166,9 +167,10 @@ bars(
 # %% [markdown]
 # On eight GPUs, a token of Llama 3.1 70B takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each GPU, less than
 # the
-# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }} of DeepSeek-V3. On one GPU, it takes more than four times as much as
-# a token of DeepSeek-V3. DeepSeek's models are therefore served with **data-parallel attention**: each GPU has its own
-# requests, so no latent is stored twice. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with numbers.
+# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }} of DeepSeek-V3. On one GPU, a token of Llama 3.1 70B takes more than
+# four times as much as a token of DeepSeek-V3. DeepSeek's models are therefore served with **data-parallel attention**: each
+# GPU serves its own requests, so no latent is stored twice. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with
+# numbers.
 
 # %% tags=["hide"]
 heads = {n: max(1, 8 // n) for n in ranks}
@@ -196,7 +198,8 @@ instrument(
 
 # %% tags=["hide"]
 curves(
-    "Tokens that 30 GiB of cache on each GPU hold, by GPUs that share one model: divided heads add up, copied latents do not.",
+    "Tokens that fit in 30 GiB of cache on each GPU, by number of GPUs that share one model. Divided heads add capacity, "
+    "but copied latents do not.",
     x=ranks,
     lines={
         "Llama 3.1 70B": [30 * GiB / q.kv_per_token("llama-3.1-70b", tp=n) / 1000 for n in ranks],
@@ -211,7 +214,7 @@ curves(
 # ## Eight bits
 #
 # The latent can be stored in FP8. A special format stores the compressed part in 8 bits with four scales, and the rotary part
-# in 16 bits. This takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead
+# in 16 bits. The format takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead
 # of
 # {{ 1,152 bytes = kv_per_token("deepseek-v3") / layers("deepseek-v3") }}.
 
@@ -222,22 +225,24 @@ guess(
     unit="%",
     low=1,
     high=100,
-    why="Not half: the rotary part keeps 16 bits, and the scales take room. Engines do not choose this format by themselves. A "
-    "checkpoint with 8-bit weights has a 16-bit cache until its configuration or you say otherwise.",
+    why="More than half, because the rotary part keeps 16 bits, and the scales need space. Engines do not choose this "
+    "format automatically. A "
+    "checkpoint with 8-bit weights has a 16-bit cache unless you or its configuration choose another format.",
 )
 
 # %% tags=["hide"]
 takeaway(
-    "A latent is small, and tensor parallelism copies it. For MLA models, count requests per data rank, not pools per GPU."
+    "A latent is small, but tensor parallelism copies it to every GPU. For MLA models, count requests per data-parallel "
+    "rank, and do not add up the pools of the GPUs."
 )
 
 # %% [markdown]
 # ## Limitations
 #
 # - An engine without MLA code reconstructs all keys and values and stores them. This takes seventy times the memory (the
-#   second line of the first table).
+#   second row of the first table).
 # - Later models store *index keys* next to the latent, which select the tokens that attention reads: {{ 132 bytes = 128 + 4 }}
-#   per token and layer, whatever the cache's format.
+#   per token and layer, regardless of the cache format.
 #
 # ## Exercises
 
@@ -246,7 +251,8 @@ each = q.kv_request(V3, tokens=32768)
 fit, summed = int(37 * GiB // each), int(8 * 37 * GiB // each)
 claim(fit, 17)
 exercise(
-    "**1.** Eight H200s run DeepSeek-V3 as one tensor-parallel group, requests of 32K tokens, 16-bit cache. Each GPU has 37 GiB for "
+    "**1.** Eight H200s run DeepSeek-V3 as one tensor-parallel group with a 16-bit cache and requests of 32K tokens. Each "
+    "GPU has 37 GiB for "
     "the cache. How many requests fit?",
     fit,
     unit="requests",
@@ -255,14 +261,14 @@ exercise(
     traps={
         float(
             summed
-        ): "This adds up the eight pools. They hold copies of the same requests. A published planner did this."
+        ): "This result adds up the eight pools, as a published planner did. But the pools contain copies of the same requests."
     },
 )
 
 # %% tags=["hide"]
 ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(V3)
 exercise(
-    "**2.** How many times as much cache does a token of Llama 3.1 8B take as one of DeepSeek-V3, both in 16 bits on one GPU?",
+    "**2.** How many times as much cache as a token of DeepSeek-V3 does a token of Llama 3.1 8B take, both in 16 bits on one GPU?",
     ratio,
     unit="times",
     solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(V3):,.0f}. The smaller model has the larger token.",
@@ -274,15 +280,16 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: what does MLA store, and what does a second GPU not save?",
-    "MLA stores one latent per token and layer. All heads reconstruct their keys and values from it. Tensor parallelism divides heads. A latent has none to divide, so every GPU stores all of it.",
+    "Explain to a colleague: what does MLA store, and what does a second GPU not save?",
+    "MLA stores one latent per token and layer. All heads reconstruct their keys and values from it. Tensor parallelism "
+    "divides heads. A latent has no heads, so every GPU stores all of it.",
 )
 
 # %% tags=["hide"]
 quiz(
     item(
         "Why does the MLA formula have no factor 2?",
-        wrong("Values are not needed", "They are, and are reconstructed like keys."),
+        wrong("Values are not needed", "Values are needed, and are reconstructed like keys."),
         right(
             "Keys and values are both reconstructed from one latent",
             "Only the latent and the rotary part are stored.",
@@ -307,7 +314,7 @@ quiz(
         "“MLA compresses ten times.” What do you ask?",
         right(
             "Compared with what?",
-            "Against its own heads it is 71 times, against eight shared heads 3.6 times.",
+            "The factor is 71 compared with all heads of the same model, and 3.6 compared with eight shared heads.",
         ),
         wrong("At which context length?", "The factor is the same at every length."),
         wrong(
@@ -323,6 +330,8 @@ quiz(
 # - [Sliding windows and hybrid models](06-forgetting-on-purpose.py)
 # - [TP or DP attention for an MLA model?](../questions/mla-tp-or-dp.md)
 # - [Latents, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [DeepSeek-V3 next to Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
+# - Try it: [DeepSeek-V3 next to Llama 3.1
+#   70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
 # - [DeepSeek-V3](../models/deepseek-ai--DeepSeek-V3/index.md)
-# - DeepSeek-AI, ["DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model"](https://arxiv.org/abs/2405.04434), section on MLA
+# - DeepSeek-AI, ["DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language
+#   Model"](https://arxiv.org/abs/2405.04434), section on MLA

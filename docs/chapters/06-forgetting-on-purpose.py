@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Sliding windows and hybrid models: a KV cache that forgets
 #
-# Not every layer has to remember every token. Some layers look back over a window only. Others keep a state of constant size.
-# Models that mix such layers need far less cache for long texts. A calculator that does not know this is wrong by a factor of
-# four or more.
+# Not every layer has to remember every token. Some layers look back only over a window. Others keep a state of constant size.
+# Models that mix such layers need far less cache for long texts. A calculator that ignores this is wrong by a factor of four or
+# more.
 #
 # ## Sixty-four layers or a quarter of them: who is right?
 #
@@ -64,15 +64,15 @@ guess(
 # ## Three ways to forget
 #
 # **A sliding window.** The layer sees only the last tokens. Its cache grows until the window is full and then stays the same.
-# gpt-oss 120B does this in half of its layers, with a window of {{ 128 tokens = window("gpt-oss-120b") }}. Gemma 3 27B does
-# this in five of six layers, with
+# In gpt-oss 120B, half of the layers have a window of {{ 128 tokens = window("gpt-oss-120b") }}. In Gemma 3 27B, five of six
+# layers have a window of
 # {{ 1,024 tokens = window("gemma-3-27b") }}.
 #
-# **A chunk.** The layer sees only the current chunk of the text and starts empty in the next one (Llama 4). This book counts a
-# chunk like a full window.
+# **A chunk.** The layer sees only the current chunk of the text and starts empty in the next one, as in Llama 4. This book treats
+# a chunk like a full window.
 #
-# **A state.** The layer keeps a table of fixed size and updates it with every token: Mamba, linear attention, Gated DeltaNet.
-# The state takes the same memory for a greeting and for a novel.
+# **A state.** The layer keeps a table of fixed size and updates it with every token. Examples are Mamba, linear attention
+# and Gated DeltaNet. The state takes the same memory for a greeting and for a novel.
 #
 # The few layers with full attention provide the long-range memory of the model. A model that mixes states with attention is a
 # **hybrid**.
@@ -87,16 +87,16 @@ formula(
 )
 
 # %% [markdown]
-# **Two** numbers therefore describe such a model: the bytes of one more token at the current length, and the bytes that every
-# request takes, however short.
+# **Two** numbers therefore describe such a model: the bytes of one more token at the current length, and the fixed bytes that
+# every request takes, even a short one.
 
 # %% tags=["hide"]
 choose(
-    "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, what does one more token take compared "
-    "with the first ones?",
+    "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, how much cache does one more token take, "
+    "compared with the first tokens?",
     wrong(
         "The same",
-        "Only half of the layers still grow. The window layers are full and drop an old token for each new one.",
+        "Only half of the layers still grow. The window layers are full and discard an old token for each new one.",
     ),
     right(
         "Half",
@@ -145,7 +145,7 @@ table(
 # %% tags=["hide"]
 lengths = [2**k for k in range(9, 18)]
 curves(
-    "Cache of one request in GiB. A window makes the line flatter, and a state raises its beginning.",
+    "Cache of one request in GiB. Windows make the line flatter, and states raise its left end.",
     x=lengths,
     lines={name: [q.kv_request(m, tokens=n) / GiB for n in lengths] for name, m in models.items()},
     x_title="Context (tokens)",
@@ -183,8 +183,8 @@ instrument(
 # %% [markdown]
 # ## A real machine
 #
-# The lesson's machine is an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with Qwen3.6 27B, 8-bit weights, an 8-bit
-# cache and three quarters of the memory for the engine. The lesson counts all 64 layers:
+# The lesson runs Qwen3.6 27B on an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with 8-bit weights, an 8-bit cache
+# and three quarters of the memory for the engine. The lesson counts all 64 layers:
 # {{ 128 KiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1) }} a token, and
 # {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} of 128K in 43 GiB.
 
@@ -192,7 +192,7 @@ instrument(
 true = int(43 * GiB // q.kv_request(HYBRID, "fp8", tokens=131072))
 claim(true, 10)
 guess(
-    "Count only what the layers store. How many requests of 128K fit into the same 43 GiB?",
+    "Count only what the layers really store. How many requests of 128K fit in the same 43 GiB?",
     true,
     unit="requests",
     low=0,
@@ -230,14 +230,14 @@ assert answer.max_concurrent_requests_by_memory > 3
 claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
 # %% [markdown]
-# An engine holds fewer than this count, because it reserves memory for itself and rounds up to whole blocks. Memory still holds
-# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the lesson
-# counts two or three. The lesson's conclusion, that the cache is the limit and not the weights, stays true. Its number does
-# not.
+# An engine has room for fewer requests than this count, because it reserves memory for itself and rounds up to whole blocks.
+# Memory still holds
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the
+# lesson counts two or three. The lesson is right that the cache is the limit and not the weights, but its number is wrong.
 
 # %% tags=["hide"]
 takeaway(
-    "Ask how many layers of each kind a model has. A single number of bytes per token describes only full attention."
+    "Find out how many layers of each kind a model has. A single number of bytes per token is correct only for full attention."
 )
 
 # %% [markdown]
@@ -245,10 +245,10 @@ takeaway(
 #
 # - While an engine reads a long prompt, a window layer needs more than its window, because one step works on thousands of
 #   tokens.
-# - Some engines and some flags treat all layers as full attention. The model pages say what each engine does.
+# - Some engines and some flags treat all layers as full attention. The model pages show what each engine does.
 # - States cannot be shared between requests with a common prefix as easily as keys and values
 #   ([prefix caching](11-beyond-one-gpu.py)).
-# - vLLM wants one block for the states of every sequence it may run, and refuses to start otherwise: see
+# - vLLM needs one block for the states of every sequence that it may run, and refuses to start otherwise. See
 #   [max_num_seqs and state slots](../questions/state-slots.md).
 #
 # ## Exercises
@@ -257,14 +257,16 @@ takeaway(
 meet = q.state(HYBRID) / (q.kv_per_token("llama-3.1-8b") - q.kv_per_token(HYBRID))
 claim(meet, 2349)
 exercise(
-    "**1.** From which length on, in tokens, does Qwen3.6 27B need less cache than Llama 3.1 8B, both in 16 bits?",
+    "**1.** From what length (in tokens) does Qwen3.6 27B need less cache than Llama 3.1 8B, both in 16 bits?",
     meet,
     unit="tokens",
     solution=f"The state of {q.state(HYBRID) / MB:.1f} MB divided by the "
     f"{(q.kv_per_token('llama-3.1-8b') - q.kv_per_token(HYBRID)) / KiB:g} KiB that the hybrid saves with each token.",
     traps={
         q.state(HYBRID)
-        / q.kv_per_token("llama-3.1-8b"): "The hybrid's own tokens take memory too: divide by the difference."
+        / q.kv_per_token(
+            "llama-3.1-8b"
+        ): "The tokens of the hybrid model take memory too, so divide by the difference."
     },
 )
 
@@ -275,11 +277,12 @@ offs = [
 assert 1.7 < offs[0] < 1.8
 assert 1.99 < offs[1] < 2
 exercise(
-    "**2.** A tool counts gpt-oss 120B as if all its layers stored everything. By which factor is it too high at 128K tokens?",
+    "**2.** A tool calculates the cache of gpt-oss 120B as if all its layers stored everything. By what factor is its "
+    "result too high at 128K tokens?",
     offs[1],
     unit="times",
     digits=2,
-    solution=f"{offs[0]:.2f} times at 1K and {offs[1]:.2f} times at 128K. The longer the text, the nearer to two, because half of the "
+    solution=f"{offs[0]:.2f} times at 1K and {offs[1]:.2f} times at 128K. The factor approaches two for long texts, because half of the "
     "layers forget.",
 )
 
@@ -288,8 +291,9 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: why do two models of one size hold such different numbers of requests?",
-    "A window layer stops growing, and a state layer never grows. Only the few full layers grow with every token. A state takes memory too: every request holds one, however short.",
+    "Explain to a colleague: why can two models of the same size serve such different numbers of requests?",
+    "A window layer stops growing, and a state layer never grows. Only the few full layers grow with every token. A state "
+    "takes memory too, because every request holds one, even a short request.",
 )
 
 # %% tags=["hide"]
@@ -302,19 +306,21 @@ quiz(
         ),
         wrong(
             "Bytes per token and the context limit",
-            "The limit says how long a request may be, not what it takes.",
+            "The limit determines how long a request may be, not how much memory it takes.",
         ),
         wrong("Bytes per token is enough", "The common wrong answer. It hides the states."),
     ),
     item(
         "What does “bytes per token” mean for a model with sliding windows?",
         wrong("The average over all layers", "The layers change their rate when the window is full."),
-        right("Nothing, until somebody says at which length", "It falls when the windows are full."),
+        right("Nothing, unless the length is given", "It falls when the windows are full."),
         wrong("The same as for any model", "Full attention has one rate at every length."),
     ),
     item(
-        "Very short requests hold more memory on a hybrid than on a plain model. Why?",
-        right("Each request holds all states, whatever its length", "States are a fixed price per request."),
+        "Very short requests take more memory with a hybrid model than with a plain model. Why?",
+        right(
+            "Each request holds all states, regardless of its length", "States are a fixed cost per request."
+        ),
         wrong("Hybrids have more layers", "Some do, but the states are the reason."),
         wrong("Windows are always full", "Windows grow with the first tokens like any cache."),
     ),
@@ -323,15 +329,17 @@ quiz(
 # %% [markdown]
 # ## One click: eight long requests on your GPU
 #
-# Qwen3.6 27B runs with FP8 weights, an FP8 cache, a memory share of 0.75 and `--max-num-seqs 8`. Do eight requests of 128K fit? A calculator
-# that lets all {{ 64 layers = layers("qwen3.6-27b") }} grow needs
-# {{ 128 GiB = 8 * kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} and overflows. In truth
-# {{ 16 layers = growing_layers("qwen3.6-27b") }} grow. An H100 NVL then holds
-# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}, and an H100 SXM holds
+# Qwen3.6 27B runs with FP8 weights, an FP8 cache, a memory share of 0.75 and `--max-num-seqs 8`. Do eight requests of 128K
+# fit? A calculator in which all {{ 64 layers = layers("qwen3.6-27b") }} grow arrives at
+# {{ 128 GiB = 8 * kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }}, more than the GPU has. In fact,
+# only {{ 16 layers = growing_layers("qwen3.6-27b") }} grow. An H100 NVL then holds
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }},
+# and an H100 SXM holds
 # {{ fits("qwen3.6-27b", "H100", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}.
-# Without `--max-num-seqs 8`, the NVL holds {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }},
-# as in the table above: fewer sequences need smaller buffers.
-# [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
+# Without `--max-num-seqs 8`, the NVL holds
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, as in the
+# table above: fewer sequences need smaller buffers. [Open this
+# case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
 # and change the GPU to yours.
 #
 # ## Next
@@ -339,7 +347,9 @@ quiz(
 # - [Weight quantization is not KV cache quantization](07-weights-are-not-the-cache.py)
 # - Yang et al., ["Gated Delta Networks"](https://arxiv.org/abs/2412.06464), the states of Qwen3.6
 # - [Windows and states, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [Qwen3.6 27B with eight requests of 128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&gpu=h100-nvl-94gb&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
-# - Try it: [three models that forget, side by side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
+# - Try it: [Qwen3.6 27B with eight requests of
+#   128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&gpu=h100-nvl-94gb&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
+# - Try it: [three models that forget, side by
+#   side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
 # - [Qwen3.6 27B](../models/Qwen--Qwen3.6-27B/index.md), [gpt-oss 120B](../models/openai--gpt-oss-120b/index.md),
 #   [Gemma 3 27B](../models/google--gemma-3-27b-it/index.md)
