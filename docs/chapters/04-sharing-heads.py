@@ -292,7 +292,7 @@ quiz(
         ),
         wrong(
             "Serving should process one request at a time",
-            "The common wrong answer: one request uses a fraction of the GPU.",
+            "This is the common wrong answer. One request uses a fraction of the GPU.",
         ),
     ),
     item(

@@ -116,7 +116,9 @@ claim(1_748_992 / 70_272, 24.9, within=0.001)
 # %% tags=["hide"]
 choose(
     "You split DeepSeek-V3 over eight GPUs with tensor parallelism. How much of the cache does each GPU hold?",
-    wrong("An eighth", "The common wrong answer. It is right for models whose KV heads can be divided."),
+    wrong(
+        "An eighth", "This is the common wrong answer. It is right for models whose KV heads can be divided."
+    ),
     wrong(
         "None: one GPU holds the cache for all",
         "Every GPU computes attention for its own heads and needs the cache to do so.",
@@ -300,7 +302,7 @@ quiz(
         "What does tensor parallelism do to the cache of an MLA model?",
         wrong(
             "It divides the cache by the number of GPUs",
-            "The common wrong answer: heads divide, a latent does not.",
+            "This is the common wrong answer. Heads can be divided, but a latent cannot.",
         ),
         right(
             "Nothing: every GPU holds all of it",

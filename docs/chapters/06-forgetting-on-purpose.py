@@ -308,7 +308,7 @@ quiz(
             "Bytes per token and the context limit",
             "The limit determines how long a request may be, not how much memory it takes.",
         ),
-        wrong("Bytes per token is enough", "The common wrong answer. It hides the states."),
+        wrong("Bytes per token is enough", "This is the common wrong answer. It hides the states."),
     ),
     item(
         "What does “bytes per token” mean for a model with sliding windows?",

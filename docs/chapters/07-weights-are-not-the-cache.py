@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Weight quantization is not KV cache quantization
 #
-# In 4 bits, a model's file shrinks to about a quarter. It is tempting to think that the KV cache shrinks, too. But the KV
-# cache does not depend on the format of the weights.
+# With 4-bit weights, a model's file shrinks to about a quarter. You might expect the KV cache to shrink too, but the cache
+# does not depend on the format of the weights.
 #
 # ## Do 4-bit weights shrink the cache?
 #
-# Llama 3.1 8B with 4-bit weights runs on a GPU of {{ 24 GB = label_memory("rtx-4090") }} with room to spare. How much smaller did its
-# cache become?
+# Llama 3.1 8B with 4-bit weights runs on a GPU of {{ 24 GB = label_memory("rtx-4090") }} with room to spare. How much smaller is its cache
+# than with 16-bit weights?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -46,14 +46,14 @@ guess(
     unit="KiB",
     low=1,
     high=1000,
-    why="Nothing changed. Keys and values are **results**, made while the model runs. The engine stores them in the type that "
+    why="The size is the same. Keys and values are **results**, computed while the model runs. The engine stores them in the type that "
     "`--kv-cache-dtype` sets. Without that flag, it uses 16 bits.",
 )
 
 # %% [markdown]
 # ## Two costs, two formats
 #
-# Weights and cache have separate formats, and so separate numbers of bits:
+# The weights and the cache have separate formats, each with its own number of bits:
 
 # %% tags=["hide"]
 formula(
@@ -77,14 +77,14 @@ guess(
     unit="%",
     low=1,
     high=100,
-    why="More than a quarter: embedding and output head stay at 16 bits, and the scales take memory.",
+    why="The share is more than a quarter, because the embedding and the output head stay at 16 bits, and the scales take memory.",
 )
 
 # %%
 formats = ["bf16", "fp8", "int4", "nvfp4"]
 table(
     "Weights of Llama 3.1 8B",
-    ["Format", "GiB", "Share of 16 bits", "Bits per parameter, all in"],
+    ["Format", "GiB", "Share of 16 bits", "Bits per parameter, including scales"],
     [
         [
             f,
@@ -111,15 +111,18 @@ table(
 )
 
 # %% [markdown]
-# All rows are equal: the weight format does not change the cache. Only the KV format does.
+# All rows are equal. Only the KV format changes the cache, and the weight format does not.
 #
-# ## What it means for concurrency
+# ## Effect on concurrency
 
 # %% tags=["hide"]
 choose(
     "On an H100, which change gives Llama 3.1 8B more concurrent requests of 8K tokens?",
     wrong("4-bit weights", "The weights are a fifth of the memory. Shrinking them adds a few requests."),
-    right("An 8-bit cache", "It halves what each request needs, and the cache is most of the memory."),
+    right(
+        "An 8-bit cache",
+        "An 8-bit cache halves the need of each request, and the cache is most of the memory.",
+    ),
     wrong("Both give the same", "On a small GPU, both give about the same. On a large GPU, they do not."),
 )
 
@@ -133,7 +136,11 @@ for name, gpu in cards.items():
             fit = int(max(room, 0) // q.kv_request(MODEL, kv, tokens=8192))
             rows.append([f"{name}, weights {weights}, cache {kv}", room / GiB, fit])
 fits = {row[0]: row[2] for row in rows}
-table("Requests of 8K tokens, only weights subtracted", ["Configuration", "Left, GiB", "Requests"], rows)
+table(
+    "Requests of 8K tokens that fit, with only the weights subtracted",
+    ["Configuration", "Left, GiB", "Requests"],
+    rows,
+)
 
 # %% [markdown]
 # On the small GPU, either change about doubles the requests. On the large GPU, only the smaller cache does. Find out which of
@@ -149,7 +156,7 @@ assert 1.9 < fits["H100, weights bf16, cache fp8"] / large < 2.1
 # %% tags=["hide"]
 instrument(
     Instrument(
-        "Choose both formats for Llama 3.1 8B on an RTX 4090, requests of 16K tokens",
+        "Choose both formats for Llama 3.1 8B on an RTX 4090 with requests of 16K tokens",
         (
             Slider("bits", "Bits per weight", (4, 8, 16), 2),
             Slider("kv", "Bits per number of the cache", (4, 8, 16), 2),
@@ -177,7 +184,7 @@ instrument(
         limit_label="GPU memory",
         goals=(
             Goal("Run out of memory with 16-bit formats by adding requests.", "state", 1),
-            Goal("Make the same number fit by changing one format only.", "state", 0),
+            Goal("Make the same number of requests fit by changing only one format.", "state", 0),
         ),
         rows=((2, 2, 2), (0, 2, 2), (0, 1, 2), (2, 2, 4), (2, 1, 4), (0, 2, 4)),
     )
@@ -185,7 +192,8 @@ instrument(
 
 # %% tags=["hide"]
 bars(
-    "Llama 3.1 8B on an RTX 4090 with four requests of 16K tokens: smaller weights make room and leave the cache as it was.",
+    "Memory of Llama 3.1 8B on an RTX 4090 with four requests of 16K tokens, by format of the weights and of the cache. "
+    "Smaller weights do not change the cache.",
     {
         "16-bit, 16-bit": {
             "weights": ("weights", q.weights(MODEL, "bf16")),
@@ -207,25 +215,24 @@ bars(
 # %% [markdown]
 # ## What teams do about it
 #
-# A 4-bit file is only half of the job. Teams also reduce a factor of the cache formula: a model with fewer KV heads ([GQA,
+# A 4-bit file is only half of the solution. Teams also reduce a factor of the cache formula. They use a model with fewer KV heads ([GQA,
 # MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
 # a quantized cache, or a limit on concurrency. The cache format is set with `--kv-cache-dtype` in vLLM and SGLang,
 # `kv_cache_config` in TensorRT-LLM, and `--cache-type-k` and `--cache-type-v` in llama.cpp. Hosted services such as the Claude
-# API, ChatGPT and the Mistral API face the same cost: every active conversation holds a cache, however small the weights are.
-# vLLM's scheduler tracks the blocks of every running request.
+# API, ChatGPT and the Mistral API face the same cost, because every active conversation needs a cache, no matter how small the
+# weights are.
 
 # %% tags=["hide"]
-takeaway(
-    "Two formats, two costs. Weight quantization changes the fixed cost. KV cache quantization changes the cost per token."
-)
+takeaway("Weight quantization changes the fixed cost. KV cache quantization changes the cost per token.")
 
 # %% [markdown]
 # ## Limitations
 #
-# - Not every GPU computes in every format. A GPU without 8-bit units stores in 8 bits and computes in 16.
-# - Formats with a scale for every few numbers take more than their bits. A 4-bit cache with one scale per 16 numbers takes
+# - Not every GPU computes in every format. A GPU without 8-bit units stores numbers in 8 bits and computes in 16.
+# - Formats with a scale for every few numbers take more than their nominal bits. A 4-bit cache with one scale per 16 numbers takes
 #   {{ 4.5 bits = (16 * 4 + 8) / 16 / 8 }} per number.
-# - An 8-bit cache costs some quality, more on some models than on others. This book counts bytes. You have to test the answers.
+# - An 8-bit cache costs some quality, more on some models than on others. This book counts only bytes. Test the quality of
+#   the answers yourself.
 #
 # ## Exercises
 
@@ -234,13 +241,15 @@ need = q.weights("llama-3.1-70b", "fp8")
 spare = q.memory("H100") - need
 exercise(
     "**1.** Llama 3.1 70B with 8-bit weights fails to start on one H100. “But 70 billion parameters at one byte are 70 GB, and the GPU "
-    "has 80.” How many GiB do the weights leave of what a process can use?",
+    "has 80.” How many GiB of the usable memory do the weights leave free?",
     spare / GiB,
     unit="GiB",
     digits=1,
     solution=f"The weights take {need / GiB:.1f} of {q.memory('H100') / GiB:.1f} GiB. The engine's default share is 92%, and activations "
-    "and CUDA graphs need more than what is left. Weights that fit are not a model that serves.",
-    traps={10.0: "This uses the label and the name of the model. Both are rounded."},
+    "and CUDA graphs need more than the remaining memory. Even if the weights fit, the server may not start.",
+    traps={
+        10.0: "This result uses the advertised memory and the size in the model's name. Both are rounded."
+    },
     within=0.05,
 )
 
@@ -266,11 +275,11 @@ exercise(
     both,
     unit="requests",
     within=0.01,
-    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. A smaller cache format halves what "
-    "each request needs. A smaller weight format adds to the memory that they share.",
+    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. A smaller cache format halves the need "
+    "of each request. A smaller weight format adds to the memory that all requests share.",
     traps={
-        float(weights8): "This is smaller weights alone.",
-        float(cache8): "This is a smaller cache alone.",
+        float(weights8): "This is the result with smaller weights alone.",
+        float(cache8): "This is the result with a smaller cache alone.",
     },
 )
 
@@ -282,24 +291,24 @@ quiz(
     item(
         "Interview question: why do quantized weights not imply a quantized KV cache?",
         right(
-            "Weights are quantized once, the cache is written while serving, and engines keep it in 16 bits for quality and kernels",
+            "Weights are quantized once. The cache is written while serving, and engines keep it in 16 bits for quality and kernel support",
             "Only a flag or the checkpoint's configuration changes it.",
         ),
-        wrong("They are: a 4-bit file makes everything 4-bit", "The common wrong answer."),
+        wrong("They do: a 4-bit file makes everything 4-bit", "This is the common wrong answer."),
         wrong("The cache cannot be quantized", "FP8, INT8, INT4 and NVFP4 caches exist."),
     ),
     item(
         "Why is lower weight precision not enough for long contexts?",
-        wrong("Because 4-bit weights are slower", "Speed is another question."),
+        wrong("Because 4-bit weights are slower", "Speed is a separate question."),
         right(
             "Because the cache still grows with length and concurrency",
             "The weights are only the fixed part.",
         ),
-        wrong("It is enough: once the weights fit, memory is solved", "The common wrong answer."),
+        wrong("It is enough: once the weights fit, memory is solved", "This is the common wrong answer."),
     ),
     item(
-        "Does a checkpoint in FP8 have a cache in FP8?",
-        right("Only if its configuration or a flag says so", "Otherwise the cache has 16 bits."),
+        "Does an FP8 checkpoint have an FP8 cache?",
+        right("Only if its configuration or a flag sets this format", "Otherwise the cache has 16 bits."),
         wrong("Yes, always", "Weights and cache are separate settings."),
         wrong("Never", "Some checkpoints declare a KV format with scales."),
     ),

@@ -2,13 +2,13 @@
 # # PagedAttention: KV cache in blocks instead of rows
 #
 # The formula says how much memory a request *needs*. The memory that it *occupies* depends on how the engine allocates it. The first
-# engines gave every request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few
+# engines gave every request a contiguous row, as long as the longest allowed text. Today's engines allocate **blocks** of a few
 # tokens, as an operating
 # system allocates pages to programs. This chapter computes how much memory blocks save, and how much the block size matters.
 #
-# ## How much of the memory is reserved and never used?
+# ## How much of the reserved memory is never used?
 #
-# Requests may be 4,096 tokens long, but most are far shorter. How much of the memory is reserved and never used?
+# Requests may be 4,096 tokens long, but most are far shorter. How much of the reserved memory is never used?
 
 # %% tags=["hide"]
 from kvreport.accounting.batching import Allocator, at_best, simulate
@@ -64,26 +64,27 @@ drawings.paged_blocks([21, 9, 34], 8, 56)
 
 # %% tags=["hide"]
 guess(
-    "Prompts have 512 tokens on average and answers 400. What percentage of the memory is empty if every request gets 4,096 tokens?",
+    "Prompts have 512 tokens on average, and answers have 400. What percentage of the memory is empty if every request gets 4,096 tokens?",
     100 * waste["contiguous, longest allowed"],
     unit="%",
     low=0,
     high=100,
-    why="This is the average over the duration of 2,000 requests. The row is reserved from the first token on, and most requests end early.",
+    why="The figure is an average over the duration of 2,000 requests. A row is reserved from the first token on, and "
+    "most requests end early.",
 )
 
 # %% [markdown]
 # ## Four ways to allocate
 #
-# - **The longest allowed.** Each request gets a contiguous row for the longest request, from the start.
+# - **The longest allowed.** From the start, each request has a contiguous row that is long enough for the longest request.
 # - **A power of two.** The row has room for the prompt, plus the length of the answer rounded up to a power of two.
-# - **Perfect foresight.** The row has exactly the length of prompt plus answer. No engine knows that length in advance. This
-#   method shows the loss that comes only from reserving rows before they are filled.
+# - **Perfect foresight.** The row has exactly the length of the prompt plus the answer. No engine knows this length in advance,
+#   but the method shows how much is lost only because rows are reserved before they are filled.
 # - **Blocks.** The request gets a new block when the last one is full. A *block table* records where each block is, so blocks
 #   need not be adjacent. vLLM, SGLang and TensorRT-LLM use this method, **PagedAttention**. llama.cpp assigns cells to slots.
 
 # %% [markdown]
-# ## On average half of one block stays empty
+# ## Half of one block stays empty on average
 
 # %% tags=["hide"]
 formula(
@@ -101,8 +102,8 @@ guess(
     high=16,
     digits=1,
     step="any",
-    why=f"The last block is half empty, whatever the length of the request. With blocks of 256 it is "
-    f"{float(last_page_waste(256)):.1f} tokens. Waste that does not grow with the request matters only for short requests.",
+    why=f"On average, the last block is half empty, regardless of the length of the request. With blocks of 256 tokens, the waste is "
+    f"{float(last_page_waste(256)):.1f} tokens. A waste that does not grow with the request matters only for short requests.",
 )
 
 # %% [markdown]
@@ -112,7 +113,7 @@ guess(
 
 # %%
 table(
-    "Memory reserved and empty, over the duration of the requests",
+    "Memory that is reserved but empty, averaged over the duration of the requests",
     ["Allocation", "Empty", "Reserved per token in use"],
     rows,
 )
@@ -124,9 +125,9 @@ assert waste["blocks of 16"] < 0.01
 assert 0.1 < waste["blocks of 256"] < 0.15
 
 # %% [markdown]
-# With rows of the longest allowed length, three quarters of the memory is empty. With blocks of 16, it is less than one
-# percent. Published figures of "about half" hold when lengths are spread evenly up to the maximum. Here most requests are
-# short, so the waste is larger.
+# With rows of the longest allowed length, three quarters of the memory is empty. With blocks of 16, less than one percent
+# is empty. Published figures of "about half" are correct if lengths are spread evenly up to the maximum. Here, most requests
+# are short, so the waste is larger.
 #
 # While memory is reserved and empty, other requests wait. In the next table, all requests arrive at once and share a pool of
 # 400,000 tokens. Times are lower bounds for Llama 3.1 8B on an H100.
@@ -171,7 +172,7 @@ assert running["blocks of 256"] < running["blocks of 16"]
 assert speeds["blocks of 16"] > speeds["rows, each refilled when free"] > speeds["static batches"]
 
 bars(
-    "Memory of 64 requests to Llama 3.1 8B with 700 tokens each, if up to 4,096 tokens are allowed.",
+    "Memory of 64 requests of 700 tokens each to Llama 3.1 8B, if a request may have up to 4,096 tokens.",
     {
         name: {
             "cache": ("in use", 64 * 700 * 131072),
@@ -182,10 +183,10 @@ bars(
 )
 
 # %% [markdown]
-# More requests in the batch mean more tokens per second, because the weights are read once for all of them. In
-# the table of the server, the column of preemptions is the price of blocks. The engine admits a request when its prompt fits. If
-# all requests grow and the blocks run out, the engine preempts the last admitted one and computes it again later. A log full of
-# **preemption** warnings means too many requests at once.
+# More requests in the batch mean more tokens per second, because the weights are read once for all requests. Blocks
+# have a price, which the table shows in the column of preemptions. The engine admits a request when its prompt fits. If
+# all requests grow and the blocks run out, the engine preempts the request admitted last and recomputes it later. A log full of
+# **preemption** warnings means that too many requests run at once.
 #
 # ## The block size
 
@@ -207,7 +208,7 @@ instrument(
         {},
         goals=(
             Goal("Waste more than a fifth of a request.", "much", 1),
-            Goal("Bring the waste below a fifth with the same block size.", "much", 0),
+            Goal("Bring the waste below a fifth without changing the block size.", "much", 0),
         ),
         rows=((2, 1), (2, 3), (2, 7), (6, 1), (6, 3), (6, 7)),
     )
@@ -215,7 +216,8 @@ instrument(
 
 # %% tags=["hide"]
 curves(
-    "Empty share of a request by its length, for three block sizes. Small blocks waste almost no memory, but large blocks waste much on short requests.",
+    "Empty share of a request by its length, for three block sizes. Small blocks waste almost no memory, but large blocks "
+    "waste much of a short request.",
     x=[2**k for k in range(7, 16)],
     lines={
         f"block of {block}": [
@@ -233,31 +235,32 @@ choose(
     "Does a large block size hurt long requests more than short ones?",
     wrong(
         "Yes: long requests have more blocks",
-        "Only the last block can be partly empty, however many there are.",
+        "Only the last block can be partly empty, no matter how many blocks there are.",
     ),
     right(
         "No: the waste is half a block per request",
-        "For a long request that is a small share. For a short one it is a large share.",
+        "This is a small share of a long request and a large share of a short one.",
     ),
     wrong("The block size never matters", "At 512 tokens, half a block of 256 is a fifth of the request."),
 )
 
 # %% [markdown]
 # Why not blocks of one token? Each block needs a look-up in the engine's tables and in the kernel that reads the cache.
-# Blocks of 16 tokens are small enough to waste almost nothing and large enough to read at once. Some kernels want 32, 64 or
-# 128.
+# Blocks of 16 tokens are small enough to waste almost nothing and large enough to read at once. Some kernels require
+# a block size of 32, 64 or 128.
 
 # %% tags=["hide"]
 takeaway(
-    "Blocks reduce reserved-but-empty memory from most of the pool to less than a hundredth. The block size matters only for short requests."
+    "Blocks reduce the reserved but empty memory from most of the pool to less than one percent. The block size matters "
+    "only for short requests."
 )
 
 # %% [markdown]
 # ## Limitations
 #
 # - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then have
-#   hundreds of tokens: see [what the log says](12-what-the-log-says.py).
-# - Blocks let requests *share* a beginning: see [prefix caching](11-beyond-one-gpu.py).
+#   hundreds of tokens. See [what the log says](12-what-the-log-says.py).
+# - With blocks, requests can *share* a common beginning. See [prefix caching](11-beyond-one-gpu.py).
 #
 # ## Exercises
 
@@ -283,12 +286,14 @@ for block in (16, 256):
         [block, empty, 16 * empty * 131072 / 2**20, f"{empty / (32768 + empty):.3%}", f"{speed:,.0f}"]
     )
 exercise(
-    "**1.** Llama 3.1 8B serves sixteen requests of up to 32,768 tokens. On average, how many MiB do blocks of 16 save compared with blocks of 256?",
+    "**1.** Llama 3.1 8B serves sixteen requests of up to 32,768 tokens. How many MiB do blocks of 16 save on average, "
+    "compared with blocks of 256?",
     saved,
     unit="MiB",
-    solution="15 MiB are empty with blocks of 16 and 255 MiB with blocks of 256, of some 64 GiB. Throughput is the same, because the batch is the "
-    "same. An exercise published elsewhere asks why the block size matters more at long context. For memory, it matters less.",
-    traps={saved / 16: "This is one request. There are sixteen."},
+    solution="Of about 64 GiB, 15 MiB are empty with blocks of 16, and 255 MiB are empty with blocks of 256. Throughput "
+    "is the same, because the batch is the "
+    "same. A published exercise asks why the block size matters more at long context. For memory, the block size matters less.",
+    traps={saved / 16: "This is the result for one request, but there are sixteen."},
     more=[
         table(
             "Sixteen requests at once, 32,768 tokens each",
@@ -307,7 +312,7 @@ exercise(
     within=0,
     solution="Two blocks hold 512 tokens, so three are needed: 768 tokens, 68 of them empty.",
     traps={
-        700.0: "Blocks are whole. The last one is partly empty.",
+        700.0: "Requests occupy whole blocks, and the last one is partly empty.",
         512.0: "Two blocks hold only 512 tokens.",
     },
 )
@@ -317,15 +322,16 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: what did PagedAttention change?",
-    "Before, each request reserved a row for the longest text allowed. Now a request takes a block when its last one is full. At most one block per request is partly empty, so many more requests can run.",
+    "Explain to a colleague: what did PagedAttention change?",
+    "Before PagedAttention, each request reserved a row for the longest text allowed. With PagedAttention, a request "
+    "takes a new block when its last one is full. At most one block per request is partly empty, so many more requests can run.",
 )
 
 # %% tags=["hide"]
 quiz(
     item(
         "What did engines reserve before PagedAttention?",
-        wrong("What the prompt needed", "The answer has to fit too, and its length is unknown."),
+        wrong("Space for the prompt", "The answer has to fit too, and its length is unknown."),
         right("The longest request allowed, for each request", "A contiguous row cannot grow later."),
         wrong(
             "Nothing: memory was allocated for each token",
@@ -333,19 +339,20 @@ quiz(
         ),
     ),
     item(
-        "What does a request waste with blocks?",
+        "How much memory does a request waste with blocks?",
         right("Half a block on average", "Only its last block is partly empty."),
-        wrong("Half of its memory", "This is close to contiguous allocation."),
+        wrong("Half of its memory", "This is close to the waste of contiguous allocation."),
         wrong("Nothing", "The last block is rarely exactly full."),
     ),
     item(
-        "What happens at a preemption?",
+        "What happens when a request is preempted?",
         wrong(
             "The server crashes with an out-of-memory error",
-            "The common wrong answer. The pool is fixed, and running out of blocks is handled.",
+            "This is the common wrong answer. The pool is fixed, and running out of blocks is handled.",
         ),
         right(
-            "A running request is removed and computed again later", "This costs time, but no answer is lost."
+            "A running request is removed and recomputed later",
+            "Recomputing costs time, but no answer is lost.",
         ),
         wrong("The GPU borrows memory from the host", "Only engines with offloading configured do this."),
     ),

@@ -6,8 +6,8 @@
 #
 # ## What limits a GPU that serves one user?
 #
-# An H100 can do up to {{ 989 TFLOP/s = peak("H100") }}: multiplications and additions per second in 16 bits. For a single
-# user, it produces only a few hundred tokens per second. What limits it?
+# An H100 can do up to {{ 989 TFLOP/s = peak("H100") }}, counted in multiplications and additions of 16-bit numbers. For a single
+# user, the same GPU produces only a few hundred tokens per second. What is the limit?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -47,26 +47,27 @@ claim(used, 0.0036, within=0.02)
 
 # %% tags=["hide"]
 guess(
-    "Llama 3.1 8B serves one reader, with 1,024 tokens of context. How many tokens per second can an H100 produce at most?",
+    "Llama 3.1 8B serves one user with 1,024 tokens of context. What is the maximum number of tokens per second on an H100?",
     alone,
     unit="tokens/s",
     low=1,
     high=1_000_000,
-    why=f"For one token, the GPU must read the cache and all weights but the embedding once. That is about {0.75 * alone:.0f} words a second, and it uses "
+    why="For each token, the GPU must read the cache once, and all weights except the embedding once. The bound is about "
+    f"{0.75 * alone:.0f} words a second, which uses "
     f"{used:.2%} of the operations that the GPU could do.",
 )
 
 # %% [markdown]
 # ## Two phases
 #
-# **Prefill** reads the prompt. All its tokens are known, so they go through the model together. Every weight that is read from
-# memory is used for every token, which keeps the compute units busy.
+# **Prefill** reads the prompt. All its tokens are known, so the model processes them together. Each weight is read from memory
+# once and used for every token, which keeps the compute units busy.
 #
-# **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a single token of
-# each request. Memory bandwidth is saturated, and the compute units wait.
+# **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a
+# single token of each request. The memory bandwidth is saturated, and the compute units wait.
 #
-# Several requests can decode together and share one reading of the weights. The cache of each request is still read for that
-# request alone.
+# Several requests can decode together, so that one reading of the weights serves all of them. The cache of each request is still
+# read for that request alone.
 
 # %% tags=["hide"]
 drawings.phases(
@@ -84,10 +85,10 @@ formula(
 )
 
 # %% [markdown]
-# These are lower bounds (the *roofline*): no server is faster. Good servers come within a factor of two.
+# These times are lower bounds (the *roofline*). No server is faster, and good servers come within a factor of two.
 #
-# Compute is the limit if the GPU does more operations per byte than the ratio of its two rates. For an H100 in 16 bits the
-# ratio is
+# Compute is the limit if a step needs more operations per byte than the ratio of the GPU's two rates. For an H100 in 16 bits,
+# this ratio is
 # {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} takes part in two operations per
 # token.
 
@@ -98,7 +99,8 @@ guess(
     unit="tokens",
     low=1,
     high=100_000,
-    why="About as many as operations per byte. A prompt of 37 tokens has too few, a prompt of 2,000 has enough.",
+    why="The number is about the same as the operations per byte. A prompt of 37 tokens is too short, and a prompt of "
+    "2,000 tokens is long enough.",
 )
 
 # %% tags=["hide"]
@@ -140,8 +142,8 @@ instrument(
 # %% [markdown]
 # ## Worked example: a framework far above its bound
 #
-# A published experiment ran Qwen2.5 7B on an H100 in a framework that is not made for serving. The experiment read a prompt of
-# 37 tokens and then wrote one token at a time.
+# A published experiment ran Qwen2.5 7B on an H100 in a framework not made for serving. The model read a prompt of 37 tokens and
+# then wrote one token at a time.
 
 # %%
 MEASURED = {
@@ -150,7 +152,7 @@ MEASURED = {
 }
 
 table(
-    "Measured there, and the lower bound",
+    "Measured times and lower bounds",
     ["Step", "Measured, ms", "Bound, ms", "Times the bound"],
     [[name, measured, 1e3 * bound, measured / 1e3 / bound] for name, (measured, bound) in MEASURED.items()],
 )
@@ -163,10 +165,11 @@ claim(
     within=0.01,
 )
 # %% [markdown]
-# Reading 37 tokens and writing one have the *same* bound, because both read the weights once, and 37 tokens are too few to make compute the limit.
-# Both took more than a hundred times as long as the bound. The framework's work between the steps limited that run, not the
-# GPU. The author's conclusion, that compute limits prefill and bandwidth limits decode, is right for longer prompts and
-# optimized engines ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
+# Reading 37 tokens and writing one have the *same* bound, because both read the weights once, and 37 tokens are too few to
+# make compute the limit. In the experiment, both took more than a hundred times as long as the bound. The limit of that run
+# was not the GPU but the framework's work between the steps. The author's conclusion, that compute limits prefill and
+# bandwidth limits decode, is right for longer prompts and optimized engines ([the
+# ledger](../evidence/claims/index.md#s5-e5-compute)).
 #
 # ## More requests make each step slower
 
@@ -174,20 +177,21 @@ claim(
 one, many = (q.decode_time(MODEL, GPU, batch=b, tokens=2048) for b in (1, 128))
 claim(many / one, 3.2, within=0.03)
 guess(
-    "128 requests of 2K decode together instead of one. How many times as long is a step?",
+    "128 requests of 2K decode together instead of one. How many times as long does a step take?",
     many / one,
     unit="times",
     low=1,
     high=1000,
     digits=1,
     step="any",
-    why=f"They share the reading of the weights, and each adds its own cache. All together have {128 * one / many:.0f} times the total throughput.",
+    why="The requests share the reading of the weights, and each adds the reading of its own cache. The total throughput "
+    f"is {128 * one / many:.0f} times as high.",
 )
 
 # %%
 batches = [1, 8, 32, 64, 128, 256]
 table(
-    "Llama 3.1 8B on an H100: least time between two tokens of a reply, in ms",
+    "Minimum time between two tokens of an answer, in ms: Llama 3.1 8B on an H100",
     ["Requests", "2K each", "8K each", "32K each", "Tokens per second, all at 2K"],
     [
         [
@@ -202,7 +206,8 @@ table(
 # %% tags=["hide"]
 assert q.decode_time(MODEL, GPU, batch=8, tokens=2048) < 1.2 * q.decode_time(MODEL, GPU, batch=1, tokens=2048)
 curves(
-    "The first requests are nearly free, because they share the reading of the weights. Later ones pay for their own cache.",
+    "Time per output token by batch size. The first requests add almost no time, because all requests share the reading "
+    "of the weights. With more requests, reading their caches takes longer.",
     x=[1, 2, 4, 8, 16, 32, 64, 128, 256],
     lines={
         f"{n // 1024}K each": [
@@ -217,13 +222,13 @@ curves(
 )
 
 # %% [markdown]
-# At 32K tokens, the caches of a few requests are larger than the weights and take longer to read. The cache therefore decides
+# At 32K tokens, the caches of a few requests are larger than the weights and take longer to read. The cache therefore determines
 # both how many requests fit and how fast they run.
 #
 # ## Where to invest: memory or bandwidth?
 #
-# The table shows what ten percent more memory or bandwidth brings. It also shows an FP8 cache, which needs no new hardware but
-# costs some quality.
+# The table shows the gain from ten percent more memory, from ten percent more bandwidth, and from an FP8 cache. An FP8 cache needs
+# no new hardware but costs some quality.
 
 # %%
 TOKENS = 8192
@@ -245,7 +250,7 @@ invest = [
     ["an FP8 cache", fp8_fit, rate(fp8_fit, "fp8")],
 ]
 table(
-    "Sensitivity: Llama 3.1 8B on an H100, requests of 8K, as many as memory holds",
+    "Sensitivity: Llama 3.1 8B on an H100 with as many requests of 8K as fit in memory",
     ["Change", "Requests", "Tokens per second, at most", "Throughput gained"],
     [[name, fit, speed, f"{speed / invest[0][2] - 1:+.0%}"] for name, fit, speed in invest],
 )
@@ -255,8 +260,8 @@ assert invest[1][1] > base_fit
 assert invest[3][2] > invest[2][2] > invest[1][2]
 
 # %% [markdown]
-# More memory admits more requests, but each step then reads more cache, so throughput hardly moves. More bandwidth speeds up every step and
-# admits no more requests. An FP8 cache does both, because it halves what is stored and what is read.
+# More memory admits more requests, but each step then reads more cache, so throughput hardly moves. More bandwidth speeds up every step but
+# admits no more requests. An FP8 cache does both, because it halves the bytes that are stored and read.
 #
 # ## What the cache saves
 
@@ -276,16 +281,16 @@ table(
 
 # %% tags=["hide"]
 takeaway(
-    "Long prompts are compute-bound. Writing is memory-bound. Batching shares the weights, not the caches. The two phases want different machines, "
-    "which is why large services run prefill and decode on separate GPU pools."
+    "Reading long prompts is compute-bound, and writing is memory-bound. Batching shares the weights, not the caches. "
+    "The two phases need different machines, so large services run prefill and decode on separate groups of GPUs."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - The bounds leave out the work between steps. Engines record CUDA graphs to shorten it.
-# - While a prompt is read, other requests wait. Engines cut long prompts into chunks and mix them with decode steps. Some use
-#   separate GPUs for each phase:
+# - The bounds ignore the work between steps. Engines record CUDA graphs to shorten this work.
+# - While the model reads a prompt, other requests wait. Engines therefore divide long prompts into chunks and mix them with decode
+#   steps. Some deployments use separate GPUs for each phase. See
 #   [how many prefill and decode GPUs?](../questions/prefill-decode-ratio.md)
 #
 # ## Exercises
@@ -295,23 +300,24 @@ batch = max(b for b in range(1, 400) if q.decode_time(MODEL, GPU, batch=b, token
 fit = int(left // q.kv_request(MODEL, tokens=8192))
 assert batch > fit
 exercise(
-    "**1.** A reader is content with 20 tokens a second. By the bound, how many requests of 8K can one H100 decode together?",
+    "**1.** A user needs 20 tokens per second. According to the bound, how many requests of 8K can one H100 decode together?",
     batch,
     unit="requests",
     within=0.05,
-    solution=f"A step may take 50 ms. Memory holds {fit} (only weights subtracted), so memory is the limit here and not time.",
-    traps={float(fit): "This is what memory holds. The question asks about time."},
+    solution=f"A step may take 50 ms. In memory, {fit} requests fit (only weights subtracted), so the limit here is memory, not time.",
+    traps={float(fit): "This is the number that fits in memory. The question is about time."},
 )
 
 # %% tags=["hide"]
 long, short = q.prefill_time(MODEL, GPU, tokens=131072), q.prefill_time(MODEL, GPU, tokens=8192)
 assert long / short > 20
 exercise(
-    "**2.** By the bound, how many times as long does a prompt of 128K take as a prompt of 8K?",
+    "**2.** According to the bound, how many times as long as a prompt of 8K does a prompt of 128K take?",
     long / short,
     unit="times",
     within=0.1,
-    solution=f"{long:.1f} s against {short:.2f} s, for sixteen times the tokens. Every token attends to all tokens before it, so that part of the work "
+    solution=f"The bounds are {long:.1f} s and {short:.2f} s, for sixteen times the tokens. Every token attends to all "
+    "tokens before it, so this part of the work "
     "grows with the square.",
     traps={16.0: "The attention part grows with the square of the length."},
 )
@@ -321,8 +327,9 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: why is a single reader slow and expensive?",
-    "Each step reads all weights, for one request or for a hundred. A single reader uses a small part of the compute. A batch shares the reading until its caches fill the memory.",
+    "Explain to a colleague: why is serving a single user slow and expensive?",
+    "Each step reads all weights, whether for one request or for a hundred. A single user needs only a small part of the "
+    "compute. A batch shares the cost of reading the weights until its caches fill the memory.",
 )
 
 # %% tags=["hide"]
@@ -331,11 +338,12 @@ quiz(
         "What limits prefill, and what limits decode?",
         right(
             "Compute for long prompts, memory bandwidth for decode",
-            "Prefill uses every weight for many tokens, decode for few.",
+            "Prefill uses every weight for many tokens, and decode uses it for few.",
         ),
         wrong("Memory bandwidth for both", "A long prompt shares each reading over thousands of tokens."),
         wrong(
-            "Compute for both", "The common wrong answer. One reader uses under one percent of the compute."
+            "Compute for both",
+            "This is the common wrong answer. One user needs less than one percent of the compute.",
         ),
     ),
     item(
@@ -348,9 +356,9 @@ quiz(
         "TTFT and TPOT are …",
         right(
             "time to first token (mostly prefill) and time per output token (one decode step)",
-            "Queueing adds to the first.",
+            "Time in the queue adds to the first.",
         ),
-        wrong("two names for latency", "They have different causes and different remedies."),
+        wrong("two names for latency", "The two times have different causes and different remedies."),
         wrong("throughput figures", "Throughput is tokens per second over all requests."),
     ),
 )
@@ -359,6 +367,6 @@ quiz(
 # ## Next
 #
 # - [Sizing a deployment](10-sizing-a-deployment.py)
-# - [What a GPU really takes against these bounds](../evidence/measured/index.md#e5)
+# - [Times measured on a GPU, compared with these bounds](../evidence/measured/index.md#e5)
 # - Jingchao Zhang, ["Understanding KV Cache in LLM Inference"](https://github.com/JingchaoZhang/JingchaoZhang.github.io), experiment 5
 # - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/inference/), chapter on inference

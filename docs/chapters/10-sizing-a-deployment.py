@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Sizing a deployment: from a workload to GPUs
 #
-# This chapter turns a workload into a number of GPUs. One example runs through the whole chapter and shows which inputs change
-# the answer.
+# This chapter turns a workload into a number of GPUs. The whole chapter uses one example to show which inputs change the
+# answer.
 #
 # ## How many GPUs does a retrieval application need?
 #
-# A retrieval application (RAG) runs on Llama 3.1 70B, with weights and cache in 8 bits. A prompt has 6,000 tokens, including the retrieved documents
-# and the conversation so far. At the peak, 64 requests are in flight. How many H100s or H200s does the application need?
+# A retrieval application (RAG) runs on Llama 3.1 70B, with weights and cache in 8 bits. A prompt has 6,000 tokens, including
+# the retrieved documents and the conversation so far. At the peak, 64 requests are in flight. How many H100s or H200s does
+# the application need?
 
 # %% tags=["hide"]
 from math import ceil
@@ -48,7 +49,7 @@ claim(q.memory("H200"), 150_109_945_856, within=0.002)
 # %% tags=["hide"]
 totals = {n: q.weights(MODEL, "fp8") + 64 * q.kv_request(MODEL, "fp8", tokens=n) for n in (3000, 6000, 12000)}
 guess(
-    "The prompts become half as long. What percentage of the memory does the application need then?",
+    "If the prompts become half as long, what percentage of the memory does the application need?",
     100 * totals[3000] / totals[6000],
     unit="%",
     low=1,
@@ -60,18 +61,18 @@ guess(
 # %% [markdown]
 # ## Seven inputs
 #
-# Seven inputs decide nearly everything:
+# Seven inputs determine most of the result:
 #
-# 1. **The model**: its size, and how it reduces its cache ([shared KV heads](04-sharing-heads.py), [a latent](05-one-latent-for-all.py)
-#    or [sliding windows](06-forgetting-on-purpose.py)).
+# 1. **The model**: its size, and its method of reducing the cache ([shared KV heads](04-sharing-heads.py), [a
+#    latent](05-one-latent-for-all.py) or [sliding windows](06-forgetting-on-purpose.py)).
 # 2. **The precision** of the weights and, separately, [of the cache](07-weights-are-not-the-cache.py).
-# 3. **The context**: the longest that must work, and the expected average.
+# 3. **The context**: the maximum length that must work, and the expected average.
 # 4. **Concurrency**: the number of requests in flight at the same time, not the number of accounts.
 # 5. **Request rate**: requests per minute. The rate times the time per request is the number in flight.
 # 6. **Latency**: time to the first token, time per output token.
 # 7. **Burst factor**: peak divided by average.
 #
-# Two more choices change the result at the end: how many replicas may fail (N+1), and which engine runs.
+# Two more choices change the final result: how many replicas may fail (N+1), and which engine you use.
 #
 # ## From arrivals to replicas in four lines
 
@@ -92,7 +93,7 @@ guess(
     unit="requests",
     low=0,
     high=100_000,
-    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. That is one for every fifty accounts.",
+    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. This is one request in flight for every fifty accounts.",
 )
 
 # %% tags=["hide"]
@@ -154,7 +155,7 @@ for tokens in (3000, 6000, 12000):
     )
 
 table(
-    "64 requests on Llama 3.1 70B, weights and cache in 8 bits; GPUs by division, no engine reserve",
+    "GPUs for 64 requests on Llama 3.1 70B by simple division, without engine reserve; weights and cache in 8 bits",
     ["Tokens each", "GB each", "Cache, GB", "With weights, GB", "H100s", "H200s"],
     rows,
     mark=1,
@@ -165,20 +166,24 @@ assert [row[4] for row in rows] == [2, 2, 3]
 assert [row[5] for row in rows] == [1, 1, 2]
 choose(
     "By division, one H200 is enough at 6,000 tokens. Will it serve the 64 requests?",
-    wrong("Yes: the division says so", "The common wrong answer. Division leaves no memory for the engine."),
+    wrong(
+        "Yes: the memory is large enough",
+        "This is the common wrong answer. The division leaves no memory for the engine.",
+    ),
     right(
         "Not reliably",
-        f"The engine's reserve reduces the number to {q.fits(MODEL, 'H200', tokens=6000, weights='fp8', kv='fp8')}, and the estimate has a margin of error.",
+        f"The engine's reserve reduces the number to {q.fits(MODEL, 'H200', tokens=6000, weights='fp8', kv='fp8')}, and "
+        "the estimate has a margin of error.",
     ),
     wrong(
         "No: the weights do not fit",
-        f"They take {q.weights(MODEL, 'fp8') / GiB:.1f} of {q.memory('H200') / GiB:.1f} GiB.",
+        f"The weights take {q.weights(MODEL, 'fp8') / GiB:.1f} of {q.memory('H200') / GiB:.1f} GiB.",
     ),
 )
 
 # %% [markdown]
-# This simple division leaves out two things. An engine reserves memory on every GPU, and a model can be split over one, two,
-# four or eight GPUs, but not over three. This is what an engine holds:
+# This simple division ignores two facts. An engine reserves memory on every GPU, and a model can be split over one, two, four
+# or eight GPUs, but not over three. With an engine, the following numbers of requests fit:
 
 # %%
 matrix = kvreport.matrix(
@@ -194,7 +199,7 @@ held = matrix.pivot(index="replica", columns="context_tokens", values="max_concu
 held = held.loc[["2 × H100", "4 × H100", "1 × H200", "2 × H200"]]
 
 table(
-    "Requests that one replica holds (vLLM's defaults, estimate)",
+    "Requests that fit on one replica (estimate for vLLM with its defaults)",
     ["Replica", "3,000 tokens each", "6,000", "12,000"],
     held,
 )
@@ -219,8 +224,8 @@ assert [int(found.to_frame().iloc[0]["devices"]) for found in five.values()] == 
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and
 # {{ fits("llama-3.1-70b", "H100", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} at 12,000. Two H200s hold
 # {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of 12,000 tokens. One H200 holds
-# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, just below 64. The size of the pool is uncertain
-# by ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, about
+# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, just below 64. The size of
+# the pool is uncertain by ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, about
 # {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") / request("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests.1 }}
 # more or fewer.
 #
@@ -229,7 +234,7 @@ assert [int(found.to_frame().iloc[0]["devices"]) for found in five.values()] == 
 
 # %% tags=["hide"]
 bars(
-    "The same 64 requests, short and long, against two H100s. The weights are the same in every bar.",
+    "Memory of 64 requests of three lengths, compared with the memory of two H100s. The weights are the same in every bar.",
     {
         f"{n:,} tokens": {
             "weights": ("weights", q.weights(MODEL, "fp8")),
@@ -244,7 +249,7 @@ bars(
 # %% [markdown]
 # ## Burst and N+1
 #
-# If 64 is only the average (twenty requests per second that take 3.2 seconds each), the peak may be one and a half times as high.
+# If 64 is only the average (twenty requests per second, each taking 3.2 seconds), the peak may be one and a half times as high.
 
 # %%
 average = 20 * 3.2
@@ -270,7 +275,7 @@ claim(average, 64)
 assert rows[0][3] <= rows[1][3] < rows[2][3]
 contexts = [1000, 2000, 3000, 4000, 6000, 8000, 12000, 16000, 24000, 32000]
 curves(
-    "Requests that a replica holds, by their length.",
+    "Number of requests that fit on a replica, by context length.",
     x=contexts,
     lines={
         "2 × H100": [q.fits(MODEL, "H100", tokens=n, tp=2, weights="fp8", kv="fp8") for n in contexts],
@@ -287,26 +292,26 @@ curves(
 # %% [markdown]
 # ## On Kubernetes
 #
-# In Kubernetes, this means:
+# On Kubernetes, observe the following rules:
 #
 # - One pod is one replica with all its GPUs. Request exactly as many GPUs as tensor × pipeline × data ranks
 #   (`nvidia.com/gpu: 2`). GPU requests and limits must be equal, and a GPU is not shared.
 # - The pod's *CPU memory* request covers loading, the tokenizer and host offload. GPU memory is limited by
 #   `--gpu-memory-utilization`.
 # - Scale on waiting requests or on KV cache usage, not on GPU utilization. GPU utilization is high at every load.
-# - A new replica loads {{ weights("llama-3.1-70b", "fp8") as GB.0 }} before it answers, so the running replicas must handle a
-#   burst until then.
+# - A new replica loads {{ weights("llama-3.1-70b", "fp8") as GB.0 }} before it answers, so until then the running replicas must
+#   handle the burst.
 
 # %% tags=["hide"]
 takeaway(
-    "Size with the average length, start with the longest, plan for the peak, and add the spare replica at the end."
+    "Size with the average length, check that the longest request fits, plan for the peak, and add the spare replica at the end."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - If lengths differ, the *average* length decides how many requests fit, and the longest decides whether the engine starts.
-# - Time can be the limit before memory is. Check [the table of step times](09-prefill-and-decode.py) for your batch.
+# - If lengths differ, the *average* length determines how many requests fit, and the longest determines whether the engine starts.
+# - Time can be the limit before memory. Check [the table of step times](09-prefill-and-decode.py) for your batch.
 # - Try a lower limit on the context first, because it needs no hardware. At 16K instead of 128K, the largest cache of a
 #   request is
 #   {{ 8 times = kv_request("llama-3.1-70b", "fp8", tokens=131072) / kv_request("llama-3.1-70b", "fp8", tokens=16384) }} smaller.
@@ -318,19 +323,25 @@ eight = q.fits(MODEL, "H100", tokens=6000, tp=2, weights="fp8", kv="fp8")
 sixteen = q.fits(MODEL, "H100", tokens=6000, tp=2, weights="fp8", kv="bf16")
 claim(eight / sixteen, 2, within=0.06)
 exercise(
-    f"**1.** A replica of two H100s holds {eight} requests of 6,000 tokens with an 8-bit cache. The team switches the cache to 16 bits. How many "
+    f"**1.** A replica of two H100s holds {eight} requests of 6,000 tokens with an 8-bit cache. The team switches the "
+    "cache to 16 bits. How many "
     "replicas do 64 requests need now, without spares?",
     ceil(64 / sixteen),
     unit="replicas",
     within=0,
-    solution=f"A replica holds {sixteen} then. 64 / {sixteen}, rounded up, instead of {ceil(64 / eight)}.",
-    traps={float(2 * ceil(64 / eight) + 2): "Double the bytes and divide again. Do not add spares."},
+    solution=f"A replica then serves {sixteen} requests. The result is 64 / {sixteen}, rounded up, instead of {ceil(64 / eight)}.",
+    traps={
+        float(
+            2 * ceil(64 / eight) + 2
+        ): "This result includes spares. Double the bytes and divide again, without spares."
+    },
 )
 
 # %% tags=["hide"]
 peak = ceil(2000 * 0.5 / 60 * 6 * 1.5)
 exercise(
-    "**2.** 2,000 people send one request every two minutes. An answer takes six seconds, and the peak is 1.5 times the average. How many requests "
+    "**2.** 2,000 people send one request every two minutes. An answer takes six seconds, and the peak is 1.5 times the "
+    "average. How many requests "
     "are in flight at the peak?",
     peak,
     unit="requests",
@@ -347,41 +358,51 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: how do accounts become GPUs?",
-    "Requests per second times seconds per request gives the requests in flight. Times the burst factor, this gives the peak. Divide the peak by what one replica holds, round up, and add a spare.",
+    "Explain to a colleague: how do you get from accounts to GPUs?",
+    "Requests per second times seconds per request gives the requests in flight. Multiply by the burst factor to get the "
+    "peak. Divide the peak by the number of requests that fit on one replica, round up, and add a spare.",
 )
 
 # %% tags=["hide"]
 quiz(
     item(
         "How do requests per second become requests in flight?",
-        right("Times the seconds that each takes", "Little's law."),
-        wrong("Times the number of users", "The rate already contains the users."),
-        wrong("Divided by the number of GPUs", "Hardware comes last."),
+        right("Multiply by the seconds that each request takes", "This is Little's law."),
+        wrong("Multiply by the number of users", "The rate already includes the users."),
+        wrong("Divide by the number of GPUs", "The hardware is the last step."),
     ),
     item(
-        "Halving the context halves the hardware. True?",
-        wrong("True", "The common wrong answer. Weights and reserve stay."),
-        right("Only the part that holds cache", "The weights stay the same."),
-        wrong("The context does not matter", "It multiplies the cache of every request."),
+        "Does halving the context halve the hardware?",
+        wrong("Yes", "This is the common wrong answer. Weights and reserve stay the same."),
+        right("Only the part for the cache", "The weights stay the same."),
+        wrong("The context does not matter", "The context multiplies the cache of every request."),
     ),
     item(
         "What is the cheapest way to serve more requests?",
         right(
             "Cap the context length that the application accepts",
-            "It costs nothing, and many applications never use the model's limit.",
+            "A cap costs nothing, and many applications never use the model's limit.",
         ),
         wrong("Buy GPUs with more compute", "Memory limits the number of requests."),
-        wrong("Quantize the weights to 2 bits", "It costs quality and does not change what a request needs."),
+        wrong(
+            "Quantize the weights to 2 bits",
+            "Quantization costs quality and does not change the cache of a request.",
+        ),
     ),
 )
 
 # %% [markdown]
 # ## Next
 #
-# - Try it: [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
-#   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
-# - The context decides the hardware: [five users of 128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
-#   need four H100s, [five users of 8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8) need two
+# - Try it: [the example in the
+#   sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
+#   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and [with twice the
+#   length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
+# - The context decides the hardware: [five users of
+#   128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
+#   need four H100s, [five users of
+#   8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8)
+#   need two
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
-# - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters", the sources of the example and of the list
+# - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters",
+#   the sources of the example and of the list

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Beyond one GPU: tensor, data, expert, pipeline and context parallelism
 #
-# If a model or its requests do not fit on one GPU, there are several ways to use more GPUs. They differ in what they divide
-# and what they copy. Whatever is copied takes memory on every GPU, so eight GPUs do not always hold eight times as much.
+# If a model or its requests do not fit on one GPU, there are several ways to use more GPUs. These ways differ in what they divide
+# and what they copy. Copies take memory on every GPU, so eight GPUs do not always have room for eight times as many requests.
 #
 # ## Do twice the GPUs serve twice the requests?
 
@@ -43,12 +43,13 @@ two, four = (q.fits("llama-3.1-70b", "H100", tokens=8192, tp=n, weights="fp8") f
 
 # %% tags=["hide"]
 guess(
-    f"With 8-bit weights and a 16-bit cache, Llama 3.1 70B on two H100s holds {two} requests of 8K. How many does it hold on four?",
+    f"With 8-bit weights and a 16-bit cache, Llama 3.1 70B serves {two} requests of 8K on two H100s. How many does it serve on four?",
     four,
     unit="requests",
     low=1,
     high=10_000,
-    why=f"{four / two:.1f} times as many. The weights take most of the first two GPUs. The next two are almost entirely free for the cache.",
+    why=f"{four / two:.1f} times as many. With two GPUs, the weights take most of the memory. The memory of two more GPUs "
+    "is almost entirely free for the cache.",
 )
 
 # %% [markdown]
@@ -60,7 +61,7 @@ guess(
 # [latent](05-one-latent-for-all.py) is copied from the start.
 #
 # **Pipeline parallelism (PP).** Each GPU has some of the layers. There is little communication, so the GPUs may be in
-# different servers. Each GPU holds the cache of its own layers. The stage with the least free memory limits all requests.
+# different servers. Each GPU holds the cache of its own layers. The stage with the least free memory limits the number of requests.
 #
 # **Data parallelism (DP).** Each GPU, or group of GPUs, has the whole model and its own requests. Every copy of the weights
 # takes memory.
@@ -88,7 +89,7 @@ for name, options in (
     )
 a, b, c = fills["TP8"]
 drawings.gpu_layout(
-    "TP8: DeepSeek-V3 on eight H200s. Every GPU holds the same requests' latents",
+    "TP8: DeepSeek-V3 on eight H200s. Every GPU stores the latents of the same requests",
     [
         (f"GPU {n}", [("weights", "other", a), ("experts", "experts 1/8", b), ("cache", "copy", c)])
         for n in range(8)
@@ -99,7 +100,7 @@ drawings.gpu_layout(
 # %% tags=["hide"]
 a, b, c = fills["DP8 + EP"]
 drawings.gpu_layout(
-    "DP attention + EP: attention is copied, the experts are divided, and every GPU holds other requests",
+    "DP attention + EP: attention is copied, the experts are divided, and every GPU serves different requests",
     [
         (
             f"GPU {n}",
@@ -111,7 +112,8 @@ drawings.gpu_layout(
 )
 
 # %% [markdown]
-# Three ways to put one request of a model with a latent cache (MLA) on four GPUs. Each row is a quarter of the layers, each column a quarter of the tokens.
+# The next three drawings show how one request of a model with a latent cache (MLA) is stored on four GPUs. Each row is a
+# quarter of the layers, and each column is a quarter of the tokens.
 
 # %% tags=["hide"]
 split = {
@@ -121,7 +123,7 @@ split = {
 assert split["TP4"] > 3.8 * split["PP4"]
 assert split["TP4"] > 3.8 * split["DCP4"]
 drawings.layout_cells(
-    f"TP4: every GPU stores all of the latent, {split['TP4']:.2f} GiB of a request of 32K",
+    f"TP4: every GPU stores the whole latent, {split['TP4']:.2f} GiB for a request of 32K",
     "Tensor parallelism copies a latent to every GPU.",
     4,
     4,
@@ -130,8 +132,8 @@ drawings.layout_cells(
 
 # %% tags=["hide"]
 drawings.layout_cells(
-    f"PP4: every GPU stores its own layers, {split['PP4']:.2f} GiB at most",
-    "Pipeline parallelism divides the cache by layers; each GPU has every token of its layers.",
+    f"PP4: every GPU stores the cache of its own layers, {split['PP4']:.2f} GiB at most",
+    "Pipeline parallelism divides the cache by layers. Each GPU has every token of its layers.",
     4,
     4,
     [[str(row)] * 4 for row in range(4)],
@@ -139,8 +141,8 @@ drawings.layout_cells(
 
 # %% tags=["hide"]
 drawings.layout_cells(
-    f"TP4 with DCP4: every GPU stores its own tokens, {split['DCP4']:.2f} GiB",
-    "Decode context parallelism divides the cache by tokens, taken in turn; each GPU has its tokens in every layer.",
+    f"TP4 with DCP4: every GPU stores the cache of its own tokens, {split['DCP4']:.2f} GiB",
+    "Decode context parallelism assigns the tokens to the GPUs in turn. Each GPU has its tokens in every layer.",
     4,
     4,
     [[str(column) for column in range(4)]] * 4,
@@ -163,7 +165,7 @@ formula(
 # %%
 sizes = [1, 2, 4, 8, 16]
 table(
-    "KiB per token on each GPU; in parentheses on all of them together",
+    "KiB per token on each GPU (in parentheses, the sum over all GPUs)",
     ["Tensor parallel", "Llama 3.1 8B (8 KV heads)", "Qwen2.5 7B (4)", "DeepSeek-V3 (latent)"],
     [
         [
@@ -178,9 +180,9 @@ table(
 )
 
 # %% [markdown]
-# The sum over all GPUs stays the same while heads can be divided. Once they are copied, it doubles with each step.
+# The sum over all GPUs stays the same while heads can be divided. Once heads are copied, the sum doubles with each step.
 #
-# ## Which layout for which model: eight H200s, requests of 32K
+# ## Which layout for which model? Eight H200s, requests of 32K
 
 # %% tags=["hide"]
 LAYOUTS = {
@@ -228,12 +230,15 @@ def held(row: list[object]) -> int:
 tp8, dp8 = held(mla["TP8"]), held(mla["DP attention 8 + EP"])
 small = held(mla["the same, steps of 2,048 tokens"])
 guess(
-    f"DeepSeek-V3 holds {tp8} requests of 32K on eight H200s with TP8. How many does it hold with DP attention + EP and steps of 2,048 tokens?",
+    f"DeepSeek-V3 serves {tp8} requests of 32K on eight H200s with TP8. How many does it serve with DP attention + EP and "
+    "steps of 2,048 tokens?",
     small,
     unit="requests",
     low=0,
     high=10_000,
-    why=f"Each GPU holds {small // 8} of its own: the cache is not copied. The attention weights are copied, and CUDA graphs keep partial results for all heads, not only a GPU's share. Both take memory from every pool. With vLLM's default steps of 8,192 tokens, the eight GPUs hold only {dp8} requests in all, because their experts need larger buffers.",
+    why=f"Each GPU serves {small // 8} different requests, because the cache is not copied. The attention weights are "
+    "copied, and CUDA graphs keep partial results for all heads, not only a GPU's share. Both reduce every pool. With "
+    f"vLLM's default steps of 8,192 tokens, only {dp8} requests fit on the eight GPUs together, because their experts need larger buffers.",
 )
 
 # %%
@@ -257,25 +262,25 @@ assert held(gqa["TP8"]) > held(gqa["DP 4 × TP 2"])
 # %% [markdown]
 # The two tables show:
 #
-# - **MLA.** TP copies the latent, so eight pools hold no more requests than one. DP attention + EP holds more than twice as many if
-#   scheduler steps are small. With vLLM's default all-to-all backend, the experts on each GPU receive the tokens of all eight
-#   ranks, and their buffers grow with the step. DCP and PP hold the
-#   most, because each GPU stores a part of every request.
-# - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP
-#   to divide. DP copies the weights and holds fewer requests.
-# - **Speed decides among those that fit.** PP adds latency and needs many requests in flight. DCP and TP communicate in every layer. DP attention
-#   needs a balanced load, and its all-to-all exchange grows with the batch. The tables do not include communication buffers beyond what the engine's
-#   logs show.
+# - **MLA.** TP copies the latent, so no more requests fit in eight pools than in one. With DP attention + EP, more than twice as many
+#   fit if scheduler steps are small. With vLLM's default all-to-all backend, the experts on each GPU receive the tokens of all eight
+#   ranks, and their buffers grow with the step. With DCP and PP, the
+#   most requests fit, because each GPU stores a part of every request.
+# - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. EP has nothing to divide in a model without
+#   experts. DP copies the weights, so fewer requests fit.
+# - **Among the layouts that fit, speed decides.** PP adds latency and needs many requests in flight. DCP and TP communicate
+#   in every layer. DP attention needs a balanced load, and its all-to-all exchange grows with the batch. The tables do not
+#   include communication buffers beyond what the engine's logs show.
 
 # %% tags=["hide"]
 choose(
     "Llama 3.1 70B runs on eight GPUs with TP8. Would decode context parallelism give more requests?",
     wrong(
         "Yes, eight times",
-        "This holds where TP makes copies. Llama's 8 KV heads divide over 8 GPUs without any.",
+        "This is true only if TP makes copies. Llama's 8 KV heads can be divided among 8 GPUs without copies.",
     ),
     right(
-        "No: there are no copies to use",
+        "No: there are no copies to remove",
         "DCP is bounded by the number of copies that TP makes of each KV head.",
     ),
     wrong("Only with long contexts", "The number of copies does not depend on the context."),
@@ -283,7 +288,7 @@ choose(
 
 # %% tags=["hide"]
 curves(
-    "Requests of 8K on H100s: each doubling of the GPUs more than doubles the requests while the weights are a large part.",
+    "Requests of 8K that fit on H100s. While the weights are a large part of the memory, doubling the GPUs more than doubles the requests.",
     x=[2, 4, 8],
     lines={
         "Llama 3.1 70B, 8-bit weights": [
@@ -300,8 +305,9 @@ curves(
 # %% [markdown]
 # ## Prefix caching: sharing a beginning
 #
-# Requests with the same beginning (the same instructions, the same document) have the same keys and values for it. If the
-# cache is divided into blocks, requests can share these blocks. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
+# If requests begin with the same instructions or the same document, the keys and values of that beginning are the same. In
+# a cache divided into blocks, requests can share these blocks. This is **prefix caching**. In the following example, a
+# hundred requests of 4,000 tokens share a beginning of 3,000 tokens.
 
 # %% tags=["hide"]
 model, catalog = q.catalog.model("llama-3.1-8b"), q.catalog
@@ -317,7 +323,7 @@ guess(
     unit="%",
     low=0,
     high=100,
-    why="Ninety-nine of a hundred beginnings need not be stored. Only whole blocks are shared.",
+    why="Ninety-nine of the hundred beginnings need not be stored. Only whole blocks are shared.",
 )
 
 # %%
@@ -334,13 +340,14 @@ table(
 )
 
 # %% [markdown]
-# Prefix caching also saves the time of reading the beginning again. For 3,000 tokens on an H100, this is at least {{ 45 ms = prefill_time("llama-3.1-8b", "H100", tokens=3000) }} per request. Prefix caching does not help requests that begin
-# differently.
+# Prefix caching also saves the time of reading the beginning again. For 3,000 tokens on an H100, this is at least
+# {{ 45 ms = prefill_time("llama-3.1-8b", "H100", tokens=3000) }} per request. Prefix caching does not help requests that
+# begin differently.
 #
-# ## Offloading: the cache somewhere else
+# ## Offloading: the cache outside the GPU
 #
-# A cache that no request reads at the moment can be moved to the computer's main memory, or to disk, and brought back. Is that faster than reading
-# the text again?
+# An engine can move a cache that no running request needs to the computer's main memory or to disk, and bring it back later.
+# Is this faster than reading the text again?
 
 # %%
 CONTEXTS = [8192, 32768, 131072]
@@ -357,7 +364,7 @@ moved = {
 }
 again = next(iter(moved.values())).prefill_s
 table(
-    "Bringing one request of Llama 3.1 8B back to an H100, in ms at least",
+    "Minimum time to bring the cache of one request of Llama 3.1 8B back to an H100, in ms",
     ["From", "8K", "32K", "128K", "Requests of 32K in 512 GiB"],
     [
         *([name, *(1e3 * found.restore_s), f"{found.kept[1]:,}"] for name, found in moved.items()),
@@ -373,8 +380,9 @@ claim(float(disk.speedup[1]), 1.2, within=0.05)
 assert disk.speedup[0] < 1 < disk.speedup[2]
 
 # %% [markdown]
-# Main memory wins clearly. A disk loses for short texts and wins for long ones, because the data to move grows with the
-# length and the computation grows with its square. A request whose cache is not on the GPU is not being answered. Offloading keeps the caches of requests that *wait*. It adds none to those that run.
+# Main memory is clearly faster than computing again. A disk is slower for short texts and faster for long ones, because
+# the data to move grows with the length, and the computation grows with its square. Offloading keeps the caches of requests
+# that *wait*. It does not increase the number of requests that run, because their caches must be on the GPU.
 
 # %% tags=["hide"]
 instrument(
@@ -402,7 +410,8 @@ instrument(
 
 # %% tags=["hide"]
 takeaway(
-    "For each layout, ask what it divides and what it copies. For GQA models, try tensor parallelism first. For MLA models with experts, use DP attention "
+    "For each layout, find out what it divides and what it copies. For GQA models, try tensor parallelism first. For MLA "
+    "models with experts, use DP attention "
     "+ EP, or DCP for long contexts."
 )
 
@@ -410,7 +419,7 @@ takeaway(
 # ## Limitations
 #
 # - Splitting costs communication, and some memory for its buffers.
-# - Not every number of GPUs works: heads and experts have to divide. The model pages list only those that do.
+# - Not every number of GPUs works, because heads and experts must divide evenly. The model pages list only numbers that work.
 #
 # ## Exercises
 
@@ -418,21 +427,24 @@ takeaway(
 copies = 1 - q.kv_per_token("Qwen/Qwen2.5-7B") / (8 * q.kv_per_token("Qwen/Qwen2.5-7B", tp=8))
 claim(copies, 0.5)
 exercise(
-    "**1.** Qwen2.5 7B stores 4 KV heads. Eight GPUs run it with tensor parallelism. What percentage of the total cache memory holds copies?",
+    "**1.** Qwen2.5 7B stores 4 KV heads. Eight GPUs run it with tensor parallelism. What percentage of the total cache "
+    "memory is used for copies?",
     100 * copies,
     unit="%",
-    solution="Each of the four heads is on two GPUs, so half. Four groups of two GPUs, or context parallelism within pairs, would use all of it.",
-    traps={75.0: "Eight GPUs hold two copies each, not four.", 0.0: "Four heads cannot be divided by eight."},
+    solution="Each of the four heads is stored on two GPUs, so half of the memory is used for copies. Four groups of two "
+    "GPUs, or context parallelism within pairs, would use all of the memory.",
+    traps={75.0: "Each head is stored twice, not four times.", 0.0: "Four heads cannot be divided by eight."},
 )
 
 # %% tags=["hide"]
 exercise(
-    "**2.** A pipeline of two stages has pools of 60 and 64 GiB, because the first GPU also holds the embedding. A request takes 1 GiB in each stage. "
+    "**2.** A pipeline of two stages has pools of 60 and 64 GiB, because the first GPU also holds the embedding. A "
+    "request takes 1 GiB in each stage. "
     "How many requests fit?",
     60,
     unit="requests",
     within=0,
-    solution="A token needs room in every stage, so the stage with the least room decides. The extra room of the other stays empty.",
+    solution="Every request needs room in both stages, so the stage with less room decides. The extra room of the other stage stays empty.",
     traps={124.0: "The pools do not add up: each request needs both.", 64.0: "The smaller stage decides."},
 )
 
@@ -442,11 +454,11 @@ exercise(
 # %% tags=["hide"]
 quiz(
     item(
-        "Until when does tensor parallelism shrink the cache per GPU?",
+        "Up to what point does tensor parallelism shrink the cache per GPU?",
         right("Until each GPU has one KV head", "A latent never shrinks."),
         wrong(
             "Always: eight GPUs, an eighth each",
-            "The common wrong answer. It holds up to the number of KV heads.",
+            "This is the common wrong answer. It holds up to the number of KV heads.",
         ),
         wrong("Never", "KV heads are divided like other heads."),
     ),
@@ -454,7 +466,7 @@ quiz(
         "Interview question: can the same cache be fully reused across unrelated requests?",
         wrong(
             "Yes: that is what prefix caching does",
-            "The common wrong answer. It shares a common beginning only.",
+            "This is the common wrong answer. Prefix caching shares only a common beginning.",
         ),
         right(
             "No: keys and values depend on everything before a token",
@@ -464,7 +476,7 @@ quiz(
     ),
     item(
         "What does offloading not do?",
-        wrong("Keep idle conversations", "It does exactly that."),
+        wrong("Keep idle conversations", "Offloading does exactly that."),
         right(
             "Let more requests run at the same moment",
             "A running request reads its cache in every step, so the cache must be on the GPU.",

@@ -6,7 +6,8 @@
 #
 # ## Do twelve users crash the server?
 #
-# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Twelve people want to use the server.
+# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Twelve
+# people want to use the server.
 
 # %% tags=["hide"]
 from math import ceil, floor
@@ -45,7 +46,7 @@ choose(
     "Is “maximum concurrency” a limit, a guarantee or a measurement?",
     wrong(
         "A limit: the twelfth request is refused",
-        "The common wrong answer. Shorter requests need less memory, so more of them run.",
+        "This is the common wrong answer. Shorter requests need less memory, so more of them run.",
     ),
     wrong(
         "A measurement of the server's throughput",
@@ -272,8 +273,9 @@ instrument(
 )
 
 # %% [markdown]
-# Newer releases print concurrency × longest request instead. That is consistent, but still not a fixed ratio: change the longest request, and the "size in
-# tokens" changes with it. For such models, look at requests at *your* lengths. [Every model page](../models/index.md) has them.
+# Newer releases print concurrency × longest request instead. That is consistent, but still not a fixed ratio: change the
+# longest request, and the "size in tokens" changes with it. For such models, look at requests at *your* lengths. [Every
+# model page](../models/index.md) has them.
 #
 # ## What else the lines mean
 #
@@ -287,7 +289,8 @@ instrument(
 
 # %% tags=["hide"]
 takeaway(
-    "The log states GiB per GPU, tokens for all GPUs, and concurrency for the longest request. Divide the tokens by your own length to get your own number."
+    "The log states GiB per GPU, tokens for all GPUs, and concurrency for the longest request. Divide the tokens by your "
+    "own length to get your own number."
 )
 
 # %% [markdown]
@@ -303,7 +306,8 @@ room = 61.2 * GiB
 blocks = floor(room / (16 * q.kv_per_token(LLAMA)))
 claim(blocks * 16, 501_344)
 exercise(
-    "**1.** A log shows 61.2 GiB available for Llama 3.1 8B on one GPU with a longest request of 131,072. Which maximum concurrency does it print?",
+    "**1.** A log shows 61.2 GiB available for Llama 3.1 8B on one GPU with a longest request of 131,072. Which maximum "
+    "concurrency does it print?",
     blocks * 16 / 131_072,
     unit="×",
     digits=2,
@@ -337,8 +341,9 @@ fold(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: what do you check first in a start-up log?",
-    "Divide the available cache memory by the tokens that the engine prints. For a model with full attention this is the bytes of one token. If it is not what the formula gives, a format or a layout is not what you think.",
+    "Explain to a colleague: what do you check first in a start-up log?",
+    "Divide the available cache memory by the tokens that the engine prints. For a model with full attention this is the "
+    "bytes of one token. If it is not what the formula gives, a format or a layout is not what you think.",
 )
 
 # %% tags=["hide"]
@@ -346,7 +351,7 @@ quiz(
     item(
         "“Available KV cache memory”: per GPU or in total?",
         right("Per GPU", "The tokens below it are for all GPUs."),
-        wrong("In all", "The common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
+        wrong("In all", "This is the common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
         wrong("Per request", "It is the whole pool of one GPU."),
     ),
     item(
@@ -360,7 +365,7 @@ quiz(
     ),
     item(
         "nvidia-smi shows 72 of 80 GB in use by an idle server. Why?",
-        wrong("A memory leak", "The common wrong answer."),
+        wrong("A memory leak", "This is the common wrong answer."),
         right("The engine reserved its share at start", "What is reserved is not what is needed."),
         wrong("The model is that large", "Weights are a part of it. The rest is the empty pool."),
     ),

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031 ({{ 6.9% = 829 / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. These requests contain a third of all prompt tokens. [The
-# traffic page](../traffic/index.md) leaves out the same requests for this model.
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031 ({{ 6.9% = 829 /
+# 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. These requests contain a third of all prompt
+# tokens. [The traffic page](../traffic/index.md) leaves out the same requests for this model.
 #
 # A figure such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
 # In real traffic, lengths vary widely, prompts repeat earlier prompts, and conversations pause.
@@ -57,7 +58,8 @@ claim(found.hit_rate / found.hit_rate_unlimited, 0.235, within=0.05)
 
 # %% tags=["hide"]
 guess(
-    "The KV pool of an H100 with a 7B model holds about a million tokens. Over one hour of a chat assistant's traffic, what percentage of the possible hits "
+    "The KV pool of an H100 with a 7B model holds about a million tokens. Over one hour of a chat assistant's traffic, "
+    "what percentage of the possible hits "
     "does it reach?",
     100 * found.hit_rate / found.hit_rate_unlimited,
     unit="%",
@@ -279,7 +281,10 @@ llama = kvreport.estimate(
 reading = (llama.prefill_ms_lower_bound or 0) / 1e3
 choose(
     "An engine evicts idle blocks after a TTL of five minutes. Does this TTL guarantee that a context stays five minutes?",
-    wrong("Yes: that is what it says", "The common wrong answer. Nothing is reserved for an idle context."),
+    wrong(
+        "Yes: that is what it says",
+        "This is the common wrong answer. Nothing is reserved for an idle context.",
+    ),
     right(
         "No: memory can evict it much earlier",
         "A TTL only removes blocks that memory would have kept. Under load, they are evicted before it ends.",
@@ -290,7 +295,8 @@ choose(
 # %% tags=["hide"]
 fold(
     "What resuming a session of 128K tokens costs",
-    f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other request decodes at full speed. "
+    f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other "
+    "request decodes at full speed. "
     f"Keeping it would take {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache over the four GPUs for the whole pause.",
 )
 
@@ -318,8 +324,8 @@ instrument(
 # %% [markdown]
 # ## The limiting pool
 #
-# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory is free, because
-# the window's pool holds the end of only a few contexts:
+# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory
+# is free, because the window's pool holds the end of only a few contexts:
 
 # %%
 agents = with_outputs(generate(Workload(sessions=150, turns=6, sessions_per_s=0.5, think_s=120)))
@@ -387,7 +393,8 @@ exercise(
     "**1.** A cache holds four contexts. Eight agents take turns, one request each. What is the hit rate under LRU, in percent?",
     0,
     unit="%",
-    solution="When an agent's turn comes, seven others have passed, and its context has been evicted. The best policy would keep four of the eight for good.",
+    solution="When an agent's turn comes, seven others have passed, and its context has been evicted. The best policy "
+    "would keep four of the eight for good.",
     traps={50.0: "This is what the best policy reaches. LRU always evicts the context that is needed next."},
 )
 
@@ -405,8 +412,9 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: why is a session cheap to continue and costly to resume?",
-    "While you work, the session's blocks are in the prefix cache, and the GPU computes the new tokens only. After a pause other traffic has taken the blocks. The whole context is then prefilled again.",
+    "Explain to a colleague: why is a session cheap to continue and costly to resume?",
+    "While you work, the session's blocks are in the prefix cache, and the GPU computes the new tokens only. After a "
+    "pause other traffic has taken the blocks. The whole context is then prefilled again.",
 )
 
 # %% tags=["hide"]
@@ -426,13 +434,13 @@ quiz(
             "Of tokens or blocks, of all requests or after a warm-up, and on which traffic",
             "One trace has many hit rates.",
         ),
-        wrong("Nothing: a hit rate is a hit rate", "The common wrong answer."),
+        wrong("Nothing: a hit rate is a hit rate", "This is the common wrong answer."),
     ),
     item(
         "An idle agent holds how much reserved memory?",
         wrong(
             "Its whole context",
-            "The common wrong answer. Its blocks are cached, and can be evicted at any time.",
+            "This is the common wrong answer. Its blocks are cached, and can be evicted at any time.",
         ),
         right("Nothing", "When a request ends, its blocks stay only until others need the room."),
         wrong("One block", "Not even one block is reserved for it."),

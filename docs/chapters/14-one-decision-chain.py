@@ -2,14 +2,14 @@
 # # One decision chain: from the fewest GPUs to cost per million tokens
 #
 # The other chapters explain one effect each. This chapter uses them together. One model and one workload go through ten decisions, and each
-# decision uses the result of the one before. Every number is computed, so you can download the chapter, change the first cell and run the chain for
-# your own model. The tables then show your model, while the text still describes this one.
+# decision uses the result of the one before. Every number is computed, so you can download the chapter, change the first
+# cell and run the chain for your own model. The tables then show your model, while the text still describes this one.
 #
 # ## From one request to a price: which deployment?
 #
-# You will serve Llama 3.1 70B to people who work with documents. A request has a prompt of 7,000 tokens and an answer of 500. Ten requests arrive per
-# second. People want the first token within two seconds and then at least twenty tokens a second. The GPUs are H200s. What do you deploy, and what
-# does a million tokens cost?
+# You will serve Llama 3.1 70B to people who work with documents. A request has a prompt of 7,000 tokens and an answer of
+# 500. Ten requests arrive per second. People want the first token within two seconds and then at least twenty tokens a
+# second. The GPUs are H200s. What do you deploy, and what does a million tokens cost?
 
 # %%
 from math import ceil, log2
@@ -103,7 +103,8 @@ guess(
     unit="GPUs",
     low=1,
     high=64,
-    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, and the engine uses 92% of it by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
+    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, and the engine "
+    f"uses 92% of it by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
 )
 
 # %%
@@ -124,7 +125,8 @@ table(
 
 # %% tags=["hide"]
 takeaway(
-    f"Decision 1: 8-bit weights. The smallest number of GPUs is then {fewest['fp8']} instead of {fewest['bf16']}. Test the quality on your own texts. "
+    f"Decision 1: 8-bit weights. The smallest number of GPUs is then {fewest['fp8']} instead of {fewest['bf16']}. Test "
+    "the quality on your own texts. "
     f"Plan with twice the smallest number, {RANKS} GPUs, so that a batch fits next to the weights."
 )
 
@@ -172,7 +174,8 @@ guess(
     unit="requests",
     low=1,
     high=100_000,
-    why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does. Reading the caches moves that point to even larger batches.",
+    why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does. Reading the "
+    "caches moves that point to even larger batches.",
 )
 
 # %%
@@ -280,7 +283,8 @@ def frontier(ranks: int, context: int) -> list[float | None]:
 
 
 curves(
-    f"Throughput per GPU against step time on replicas of {RANKS} × {GPU}, for three lengths. Once memory is full, allowing more time gains nothing.",
+    f"Throughput per GPU against step time on replicas of {RANKS} × {GPU}, for three lengths. Once memory is full, "
+    "allowing more time gains nothing.",
     x=steps,
     lines={f"{n // 1000 or 1}K tokens each": frontier(RANKS, n) for n in (2000, MEAN, 16_000)},
     x_title="Time per output token allowed (ms)",
@@ -370,7 +374,8 @@ table(
 # %% tags=["hide"]
 assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
 takeaway(
-    "Decision 7: larger groups hold more requests and answer faster, because the weights are stored and read by more GPUs. Communication, which these bounds leave "
+    "Decision 7: larger groups hold more requests and answer faster, because the weights are stored and read by more "
+    "GPUs. Communication, which these bounds leave "
     f"out, reduces this gain. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
 )
 
@@ -408,7 +413,8 @@ table(
 # %% tags=["hide"]
 share = replicas[RANKS].budget
 drawings.gpu_layout(
-    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as decision 7 chose. A failure then stops one replica, and communication stays within each replica. TP8 holds more requests",
+    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as decision 7 chose. A failure then stops one replica, and "
+    "communication stays within each replica. TP8 holds more requests",
     [
         (
             f"GPU {n}",
@@ -428,8 +434,8 @@ drawings.gpu_layout(
 #
 # ### 9. One pool, or separate pools for prefill and decode?
 #
-# Separate pools keep long prompts from delaying running answers. The ratio of GPUs is a bound from the roofline. It assumes that both pools reach the same
-# share of it.
+# Separate pools keep long prompts from delaying running answers. The ratio of GPUs is a bound from the roofline. It assumes
+# that both pools reach the same share of it.
 
 # %%
 ratio = prefill_load / max(decode_load, 1e-9)  # of decision 6; the efficiency cancels
@@ -444,13 +450,15 @@ guess(
     high=100,
     digits=1,
     step="any",
-    why=f"Decision 6 has both loads. If the two pools reach different shares, the ratio is between {ratio * EFFICIENCY:.1f} and {ratio / EFFICIENCY:.1f}. "
+    why="Decision 6 has both loads. If the two pools reach different shares, the ratio is between "
+    f"{ratio * EFFICIENCY:.1f} and {ratio / EFFICIENCY:.1f}. "
     f"Each request moves {moved / 1e9:.2f} GB of cache from one pool to the other.",
 )
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 9: with prompts fourteen times as long as answers, most GPUs read prompts. Separate pools pay when latency targets are strict."
+    "Decision 9: with prompts fourteen times as long as answers, most GPUs read prompts. Separate pools pay when latency "
+    "targets are strict."
 )
 
 # %% [markdown]
@@ -512,13 +520,15 @@ bars(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 10: an output token costs several times as much as a prompt token, because a prompt shares each reading of the weights over thousands of tokens."
+    "Decision 10: an output token costs several times as much as a prompt token, because a prompt shares each reading of "
+    "the weights over thousands of tokens."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - Bounds are not measurements. Run the chosen configuration, and compare [its log](12-what-the-log-says.py) and its throughput with these numbers.
+# - Bounds are not measurements. Run the chosen configuration, and compare [its log](12-what-the-log-says.py) and its
+#   throughput with these numbers.
 # - Lengths are distributions. [Replay your own traffic](13-how-real-traffic-fills-the-cache.py) for the queue.
 # - Shared prefixes make prompts cheaper: at a hit rate of one half, decision 6 changes first.
 #
@@ -531,12 +541,14 @@ short_prompt = q.prefill_time(
     MODEL, GPU, tokens=PROMPT, tp=RANKS, weights="fp8", cached=PROMPT // 2
 ) / first_token(RANKS)
 exercise(
-    f"**1. (easy)** {RANKS} × {GPU} hold {batches[RANKS]} average requests with a pool of {replicas[RANKS].budget.kv_pool_bytes / GiB:.1f} GiB per GPU. How many would two "
+    f"**1. (easy)** {RANKS} × {GPU} hold {batches[RANKS]} average requests with a pool of "
+    f"{replicas[RANKS].budget.kv_pool_bytes / GiB:.1f} GiB per GPU. How many would two "
     "pools of 50 GiB hold?",
     int(50 * GiB // replicas[RANKS].plan.profile.request_bytes(MEAN)),
     unit="requests",
     within=0.01,
-    solution=f"One average request takes {int(replicas[RANKS].plan.profile.request_bytes(MEAN)) / GiB:.2f} GiB on each GPU. Divide and round down.",
+    solution=f"One average request takes {int(replicas[RANKS].plan.profile.request_bytes(MEAN)) / GiB:.2f} GiB on each "
+    "GPU. Divide and round down.",
     traps={
         float(
             2 * int(50 * GiB // replicas[RANKS].plan.profile.request_bytes(MEAN))
@@ -569,11 +581,13 @@ exercise(
 big = estimate(kv="bf16", tensor_parallel=4)
 big_batch = int(big.budget.kv_pool_bytes // big.plan.profile.request_bytes(MEAN))
 exercise(
-    "**4. (hard)** Answers got worse with the FP8 cache, so you return to 16 bits and take four GPUs per replica. How many average requests does a replica hold?",
+    "**4. (hard)** Answers got worse with the FP8 cache, so you return to 16 bits and take four GPUs per replica. How "
+    "many average requests does a replica hold?",
     big_batch,
     unit="requests",
     within=0.02,
-    solution=f"Each GPU holds two of the eight KV heads in 16 bits: {big.kv_bytes_per_token_per_gpu:,} bytes per token, as with FP8 on two GPUs. The pool is larger, because "
+    solution=f"Each GPU holds two of the eight KV heads in 16 bits: {big.kv_bytes_per_token_per_gpu:,} bytes per token, "
+    "as with FP8 on two GPUs. The pool is larger, because "
     "each GPU holds a quarter of the weights.",
     traps={float(batches[4]): "This is the FP8 cache on four GPUs."},
 )
@@ -581,8 +595,10 @@ exercise(
 # %% tags=["hide"]
 fold(
     "5. (open) Prompts grow to 30,000 tokens, and all else stays the same. Which decision changes first?",
-    f"Decision 4. Reading such a prompt takes at least {q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8'):.1f} s on {RANKS} GPUs, and "
-    f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8') / EFFICIENCY:.1f} s at the assumed efficiency. The target of two seconds needs more GPUs "
+    "Decision 4. Reading such a prompt takes at least "
+    f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8'):.1f} s on {RANKS} GPUs, and "
+    f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8') / EFFICIENCY:.1f} s at the assumed efficiency. "
+    "The target of two seconds needs more GPUs "
     "per replica, a prefill pool, or a prefix cache with a high hit rate.",
 )
 
@@ -591,8 +607,9 @@ fold(
 
 # %% tags=["hide"]
 fold(
-    "Teach it back to a colleague: in which order do you decide?",
-    "Slice, formats, batch, latency, requests in flight, layout, cost. Each decision uses the result of the one before. Memory comes first, because batch and price follow from it.",
+    "Explain to a colleague: in which order do you decide?",
+    "Slice, formats, batch, latency, requests in flight, layout, cost. Each decision uses the result of the one before. "
+    "Memory comes first, because batch and price follow from it.",
 )
 
 # %% tags=["hide"]
@@ -605,7 +622,7 @@ quiz(
     ),
     item(
         "The batch that memory holds is far below the batch at which compute is the limit. What makes tokens cheaper?",
-        wrong("GPUs with more compute", "The common wrong answer. Compute is idle."),
+        wrong("GPUs with more compute", "This is the common wrong answer. Compute is idle."),
         right(
             "Fewer bytes per token, or more memory and bandwidth", "Both raise the batch or shorten the step."
         ),
@@ -622,6 +639,8 @@ quiz(
 # %% [markdown]
 # ## Next
 #
-# - Try it: [this workload in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=234&burst=1&spares=0&weights=fp8&kv=fp8)
+# - Try it: [this workload in the
+#   sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=234&burst=1&spares=0&weights=fp8&kv=fp8)
 # - [How many prefill to decode GPUs?](../questions/prefill-decode-ratio.md)
-# - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/applied-inference/): the same chain on TPUs, with exercises
+# - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/applied-inference/): the same chain on
+#   TPUs, with exercises
