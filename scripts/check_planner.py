@@ -2,11 +2,8 @@
 
     python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list] [--write]
 
-``scripts/run_vllm_planner.py`` makes such records over pipeline stages (``pp``) and decode-context ranks; the figures
-of those are written beside the others.
-
 RECORDS has one line per run of the engine's planner without a GPU: ``id``, ``gpu`` (H100, A100,
-B200), ``tp``, ``dcp``, ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
+B200), ``tp``, ``dcp``, ``pp`` (1 if left out), ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
 ``max_num_batched_tokens``, ``run`` and, under ``per_len`` and ``at``, the blocks, tokens and
 concurrency that it printed for a pool. CONFIGS is a folder with one JSON file per model: a
 ``config.json``, alone or under the key ``config``. Each model is read from its config alone, then

@@ -1,7 +1,7 @@
 """Whole models over pipeline stages, against vLLM 0.33.0's own planner run without a GPU.
 
-``scripts/run_vllm_planner.py`` dealt the layers to as many workers as there are stages; for 40 GiB on each, at 32,768
-tokens, the engine said these blocks, tokens and concurrency. ``scripts/check_planner.py`` compares a whole run.
+The layers were dealt to as many workers as there are stages; for 40 GiB on each, at 32,768 tokens, the engine said
+these blocks, tokens and concurrency. ``scripts/check_planner.py`` compares a whole run.
 """
 
 import pytest
