@@ -10,18 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Held:
-    """The tensors of a cache.
+    """The tensors of a cache."""
 
-    Attributes:
-        shape_bytes: Elements times element size, summed over tensors.
-        storage_bytes: Bytes of the memory blocks behind them; larger where a tensor is a view of
-            something longer.
-        tensors: Number of tensors.
-    """
-
-    shape_bytes: int
+    shape_bytes: int  # Elements times element size, summed over tensors.
+    # Bytes of the memory blocks behind them; larger where a tensor is a view of something longer.
     storage_bytes: int
-    tensors: int
+    tensors: int  # Number of tensors.
 
 
 def held(cache: object) -> Held:

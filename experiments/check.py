@@ -41,21 +41,13 @@ _TROUBLE: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What comparing one model gave.
+    """What comparing one model gave."""
 
-    Attributes:
-        model: Its id.
-        what: ``parameters`` or ``cache at 200``.
-        theirs: What transformers has; None if it could not be built.
-        ours: What we count.
-        note: Why it could not be built, or what was counted with.
-    """
-
-    model: str
-    what: str
-    theirs: int | None
-    ours: int
-    note: str = ""
+    model: str  # Its id.
+    what: str  # ``parameters`` or ``cache at 200``.
+    theirs: int | None  # What transformers has; None if it could not be built.
+    ours: int  # What we count.
+    note: str = ""  # Why it could not be built, or what was counted with.
 
     @property
     def agrees(self) -> bool | None:

@@ -51,40 +51,25 @@ _FIXED: Final = re.compile(
 
 @dataclass
 class Finding:
-    """What checking one class gave.
+    """What checking one class gave."""
 
-    Attributes:
-        name: The class.
-        model_type: Its model type.
-        group: The list of transformers that it stands in.
-        status: ``exact``, ``differs``, ``refused`` or ``not built``.
-        ours: Parameters as we count them; None if the config was refused.
-        theirs: Parameters that transformers allocates; None if it cannot build the default config.
-        small: The same for the config made small.
-        cache: The same for the cache of the small model.
-        changes: Keys changed one at a time.
-        exact_changes: How many of them were followed exactly.
-        refused_changes: How many were refused.
-        followed_wrongly: The keys whose change was not followed.
-        differs_on_purpose: The keys that are followed here and not by transformers.
-        note: The refusal, or why nothing was built.
-        completed: Keys that the default config lacks and that were given as releases state them.
-    """
-
-    name: str
+    name: str  # The class.
     model_type: str
-    group: str
-    status: str = "not built"
-    ours: int | None = None
+    group: str  # The list of transformers that it stands in.
+    status: str = "not built"  # ``exact``, ``differs``, ``refused`` or ``not built``.
+    ours: int | None = None  # Parameters as we count them; None if the config was refused.
+    # Parameters that transformers allocates; None if it cannot build the default config.
     theirs: int | None = None
-    small: str = "not built"
-    cache: str = "not run"
-    changes: int = 0
-    exact_changes: int = 0
-    refused_changes: int = 0
-    followed_wrongly: list[str] = field(default_factory=list)
+    small: str = "not built"  # The same for the config made small.
+    cache: str = "not run"  # The same for the cache of the small model.
+    changes: int = 0  # Keys changed one at a time.
+    exact_changes: int = 0  # How many of them were followed exactly.
+    refused_changes: int = 0  # How many were refused.
+    followed_wrongly: list[str] = field(default_factory=list)  # The keys whose change was not followed.
+    # The keys that are followed here and not by transformers.
     differs_on_purpose: list[str] = field(default_factory=list)
-    note: str = ""
+    note: str = ""  # The refusal, or why nothing was built.
+    # Keys that the default config lacks and that were given as releases state them.
     completed: tuple[str, ...] = ()
 
 

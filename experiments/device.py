@@ -26,15 +26,10 @@ MACHINES: Final = {"x86_64": "x86-64", "aarch64": "64-bit Arm", "arm64": "64-bit
 
 @dataclass(frozen=True)
 class Clocked:
-    """Times of one repeated call.
+    """Times of one repeated call."""
 
-    Attributes:
-        seconds: The median.
-        raw: Every timed call, in order.
-    """
-
-    seconds: float
-    raw: tuple[float, ...]
+    seconds: float  # The median.
+    raw: tuple[float, ...]  # Every timed call, in order.
 
 
 class Device:

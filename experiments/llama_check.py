@@ -46,26 +46,16 @@ QUANTITIES: Final = ("kv", "state", "output", "compute")
 
 @dataclass
 class Outcome:
-    """What came out for one architecture.
+    """What came out for one architecture."""
 
-    Attributes:
-        architecture: Name in a GGUF file.
-        model: The model whose shape was taken.
-        error: Why nothing was compared; None if something was.
-        compared: Settings compared.
-        exact: Settings equal to the printed digit, by quantity.
-        within: Settings whose compute buffer is within two percent.
-        largest: Largest relative difference of a compute buffer.
-        ended: Settings at which llama.cpp itself stops with a failed assertion.
-    """
-
-    architecture: str
-    model: str
-    error: str | None = None
-    compared: int = 0
-    exact: dict[str, int] | None = None
-    within: int = 0
-    largest: float = 0.0
+    architecture: str  # Name in a GGUF file.
+    model: str  # The model whose shape was taken.
+    error: str | None = None  # Why nothing was compared; None if something was.
+    compared: int = 0  # Settings compared.
+    exact: dict[str, int] | None = None  # Settings equal to the printed digit, by quantity.
+    within: int = 0  # Settings whose compute buffer is within two percent.
+    largest: float = 0.0  # Largest relative difference of a compute buffer.
+    # Settings at which llama.cpp itself stops with a failed assertion.
     ended: list[str] = field(default_factory=list)
 
 

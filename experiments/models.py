@@ -76,19 +76,12 @@ SMALL_LENGTHS: Final = (40, 200)
 
 @dataclass(frozen=True)
 class Subject:
-    """A model under experiment.
+    """A model under experiment."""
 
-    Attributes:
-        id: ``org/name`` of the model whose config it is.
-        config: Its config, as ``config.json`` holds it.
-        record: The same config as our reader understands it.
-        narrowed: How it differs from the published model, in words; empty if it does not.
-    """
-
-    id: str
-    config: dict[str, Any]
-    record: Model
-    narrowed: str = ""
+    id: str  # ``org/name`` of the model whose config it is.
+    config: dict[str, Any]  # Its config, as ``config.json`` holds it.
+    record: Model  # The same config as our reader understands it.
+    narrowed: str = ""  # How it differs from the published model, in words; empty if it does not.
 
     @property
     def text(self) -> dict[str, Any]:

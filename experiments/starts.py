@@ -33,20 +33,15 @@ SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start.
+    """One start."""
 
-    Attributes:
-        name: What it is called.
-        model: Id of the config that lies in ``experiments/configs``.
-        flags: Arguments of ``vllm.LLM`` in addition to :data:`SERVER`.
-        weights: Weight format, where the config that lies there has another than the model was released in.
-        changes: Keys of the config that are different in this start, so that one device holds a part of a larger model.
-    """
-
-    name: str
-    model: str
+    name: str  # What it is called.
+    model: str  # Id of the config that lies in ``experiments/configs``.
+    # Arguments of ``vllm.LLM`` in addition to :data:`SERVER`.
     flags: dict[str, Any] = field(default_factory=dict)
+    # Weight format, where the config that lies there has another than the model was released in.
     weights: str | None = None
+    # Keys of the config that are different in this start, so that one device holds a part of a larger model.
     changes: dict[str, Any] = field(default_factory=dict)
 
 

@@ -77,15 +77,10 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Package:
-    """One release's Python files.
+    """One release's Python files."""
 
-    Attributes:
-        folder: Where they are.
-        built: The day of its newest file.
-    """
-
-    folder: Path
-    built: str
+    folder: Path  # Where they are.
+    built: str  # The day of its newest file.
     _trees: dict[Path, ast.Module] = field(default_factory=dict)
 
     def files(self, path: str, inside: str) -> list[Path]:
@@ -118,17 +113,11 @@ class Package:
 
 @dataclass(frozen=True)
 class Citation:
-    """A function or a file that something was read in.
+    """A function or a file that something was read in."""
 
-    Attributes:
-        path: Its file, from the engine's folder or the end of it.
-        name: The function, class or method; empty for the whole file.
-        by: Rules, and places of docstrings, that cite it.
-    """
-
-    path: str
-    name: str
-    by: tuple[str, ...]
+    path: str  # Its file, from the engine's folder or the end of it.
+    name: str  # The function, class or method; empty for the whole file.
+    by: tuple[str, ...]  # Rules, and places of docstrings, that cite it.
 
     def __str__(self) -> str:
         """Return it as it is written."""

@@ -54,21 +54,13 @@ BATCHES: Final = (4.0, 30.0, float("inf"))
 
 @dataclass(frozen=True)
 class Fault:
-    """One edit of one file.
+    """One edit of one file."""
 
-    Attributes:
-        id: Its name on the command line.
-        file: The file, from the root.
-        kind: What is wrong: a sign, an off-by-one, a constant, a dropped term or two that are swapped.
-        find: What stands there, exactly once.
-        put: What stands there with the fault.
-    """
-
-    id: str
-    file: str
-    kind: str
-    find: str
-    put: str
+    id: str  # Its name on the command line.
+    file: str  # The file, from the root.
+    kind: str  # What is wrong: a sign, an off-by-one, a constant, a dropped term or two that are swapped.
+    find: str  # What stands there, exactly once.
+    put: str  # What stands there with the fault.
 
     def seeded(self, text: str) -> str:
         """Return the file's text with the fault.
@@ -106,21 +98,16 @@ class Fault:
 
 @dataclass
 class Tests:
-    """What the fast tests do.
+    """What the fast tests do."""
 
-    Attributes:
-        seconds: Seconds of each test that passes.
-        of_fault: Tests that execute the lines of a fault, by its id; any line of its file where those run at import.
-        of_file: Tests that execute any line of a faulted file.
-        finds: What each fault replaced when its tests were recorded.
-        digests: Digest of each file of tests that was recorded.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # Seconds of each test that passes.
+    # Tests that execute the lines of a fault, by its id; any line of its file where those run at import.
     of_fault: dict[str, list[str]] = field(default_factory=dict)
+    # Tests that execute any line of a faulted file.
     of_file: dict[str, list[str]] = field(default_factory=dict)
+    # What each fault replaced when its tests were recorded.
     finds: dict[str, str] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # Digest of each file of tests that was recorded.
 
     def of(self, fault: Fault) -> list[str]:
         """Return the tests that execute a fault's lines; those of its file, where it replaces something else now."""

@@ -64,57 +64,35 @@ _UNITS: Final = {"M": 10**6, "B": 10**9, "T": 10**12}
 
 @dataclass(frozen=True)
 class Wanted:
-    """A model that somebody publishes commands for.
-
-    Attributes:
-        id: Its id.
-        stated: Its parameters as they are published, ``31B``; empty where they are not.
-        context: The context that is published, in tokens.
-        day: The day that it was added.
-        source: Where all that stands.
-    """
+    """A model that somebody publishes commands for."""
 
     id: str
-    stated: str = ""
-    context: int | None = None
-    day: str = ""
-    source: Source | None = None
+    stated: str = ""  # Its parameters as they are published, ``31B``; empty where they are not.
+    context: int | None = None  # The context that is published, in tokens.
+    day: str = ""  # The day that it was added.
+    source: Source | None = None  # Where all that stands.
 
 
 @dataclass(frozen=True)
 class Found:
-    """Dimensions of a model in a file.
+    """Dimensions of a model in a file."""
 
-    Attributes:
-        config: As ``config.json`` has them.
-        source: The file.
-        open: Keys that the class fills in by code, so that nobody knows the checkpoint's.
-        states_context: False where the longest context may be another one than the checkpoint's.
-    """
-
-    config: dict[str, Any]
-    source: Source
-    open: tuple[str, ...] = ()
-    states_context: bool = True
+    config: dict[str, Any]  # As ``config.json`` has them.
+    source: Source  # The file.
+    open: tuple[str, ...] = ()  # Keys that the class fills in by code, so that nobody knows the checkpoint's.
+    states_context: bool = True  # False where the longest context may be another one than the checkpoint's.
 
 
 @dataclass
 class Draft:
-    """What a run made, and what it leaves to a person.
+    """What a run made, and what it leaves to a person."""
 
-    Attributes:
-        records: The models, with the figures that were compared.
-        releases: Releases that were read.
-        person: What needs judgment, by the reason.
-        notes: What a reader of the draft must know.
-        follow: Drafts of ``make follow``.
-    """
-
+    # The models, with the figures that were compared.
     records: list[tuple[Model, str]] = field(default_factory=list)
-    releases: list[str] = field(default_factory=list)
-    person: dict[str, list[str]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    follow: list[str] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)  # Releases that were read.
+    person: dict[str, list[str]] = field(default_factory=dict)  # What needs judgment, by the reason.
+    notes: list[str] = field(default_factory=list)  # What a reader of the draft must know.
+    follow: list[str] = field(default_factory=list)  # Drafts of ``make follow``.
 
 
 # --- where dimensions stand ---------------------------------------------------------------------------
