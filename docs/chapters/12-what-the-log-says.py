@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Reading vLLM, SGLang and llama.cpp start-up logs: KV cache size and maximum concurrency
 #
-# At start-up, an engine prints a few lines about memory. These lines say how many requests fit on your machine. This chapter
+# At start-up, an engine prints a few lines about memory. These lines show how many requests fit on your machine. This chapter
 # takes lines from real logs and recomputes every figure in them.
 #
 # ## Do twelve users crash the server?
@@ -46,15 +46,16 @@ choose(
     "Is “maximum concurrency” a limit, a guarantee or a measurement?",
     wrong(
         "A limit: the twelfth request is refused",
-        "This is the common wrong answer. Shorter requests need less memory, so more of them run.",
+        "This is the common wrong answer. Shorter requests need less memory, so more than twelve may run.",
     ),
     wrong(
         "A measurement of the server's throughput",
-        "Nothing is measured. The line is printed before any request.",
+        "Nothing is measured. The engine prints the line before the first request.",
     ),
     right(
         "None of the three: it is a division",
-        "It says how many requests of the **longest** length fill the cache. A request that finds no room waits, and nothing crashes.",
+        "The line shows how many requests of the **longest** length fill the cache. If a request finds no room, it waits, "
+        "and nothing crashes.",
     ),
 )
 
@@ -62,7 +63,7 @@ choose(
 # ## The lines of vLLM
 #
 # The first log comes from vLLM 0.11 with Mistral Small 3.2, a model of 24 billion parameters, on an H100. Its flags were
-# published, too: a memory share of 0.95 and a longest request of 16,000 tokens. The log gives these sizes:
+# also published: a memory share of 0.95 and a longest request of 16,000 tokens. The log gives these sizes:
 #
 # | Size | GiB |
 # | --- | --- |
@@ -74,7 +75,7 @@ choose(
 
 # %% tags=["hide"]
 bars(
-    "The published start-up: what the memory share of 0.95 is divided into.",
+    "The published start-up: parts of the memory share of 0.95.",
     {
         "H100": {
             "weights": ("weights", 44.76 * GiB),
@@ -129,12 +130,12 @@ def available_at(share: float) -> float:
 
 
 guess(
-    "Somebody lowers the share from 0.95 to 0.90. What percentage of the cache is lost?",
+    "If you lower the share from 0.95 to 0.90, what percentage of the cache is lost?",
     100 * (1 - available_at(0.90) / available_at(0.95)),
     unit="%",
     low=0,
     high=100,
-    why=f"The change takes {0.05 * 79.18:.1f} GiB of the GPU, all of it from the cache. Weights and activations stay the same.",
+    why=f"The change removes {0.05 * 79.18:.1f} GiB, all of it from the cache. Weights and activations stay the same.",
 )
 
 # %%
@@ -153,9 +154,9 @@ table(
 )
 
 # %% [markdown]
-# ## What vLLM 0.33, SGLang and llama.cpp print
+# ## The lines of vLLM 0.33, SGLang and llama.cpp
 #
-# These are the lines of three engines in their current releases. Their numbers are our predictions for Llama 3.1 8B.
+# The current releases of three engines print the following lines. The numbers are our predictions for Llama 3.1 8B.
 
 # %% tags=["hide"]
 vllm = kvreport.estimate(LLAMA, gpu="H100", context_tokens="16K")
@@ -181,14 +182,14 @@ listing(
 )
 
 # %% [markdown]
-# The engines differ in what they count:
+# The engines count different things:
 #
-# - **vLLM** prints GiB per GPU, but tokens for all GPUs that share one copy of the model. Since 0.20, the tokens are maximum
-#   concurrency × longest request.
-# - **SGLang** writes GB for GiB and prints no concurrency. `max_total_num_tokens` is the pool, and `max_running_requests` is
+# - **vLLM** prints GiB per GPU, but tokens for all GPUs that share one copy of the model. Since 0.20, the printed tokens are
+#   maximum concurrency × longest request.
+# - **SGLang** writes GB but means GiB, and prints no concurrency. `max_total_num_tokens` is the pool, and `max_running_requests` is
 #   the scheduler's limit.
-# - **llama.cpp** allocates cells for the context you set (`-c`), which its slots (`-np`) share. It does not fill the rest of
-#   the GPU.
+# - **llama.cpp** allocates cells for the context that you set (`-c`). The slots (`-np`) share these cells. The remaining memory
+#   of the GPU stays free.
 #
 # ## Two GPUs
 #
@@ -224,8 +225,8 @@ table(
 # ## A hybrid model
 #
 # The log of a hybrid model can look wrong. For Qwen3.5 9B on an L40S with a longest request of 262,144, it prints
-# `165,792 tokens` and `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two differ by a factor of four, and both are
-# right. In this model, three of every four layers keep a [state](06-forgetting-on-purpose.py) of constant size instead of keys
+# `165,792 tokens` and `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two numbers differ by a factor of four, but both
+# are correct. In this model, three of every four layers keep a [state](06-forgetting-on-purpose.py) of constant size instead of keys
 # and values. The engine sorts the layers into four groups of the same size, and every group takes blocks from one pool. That
 # release printed the tokens as if every block belonged to all four groups:
 
@@ -273,31 +274,31 @@ instrument(
 )
 
 # %% [markdown]
-# Newer releases print concurrency × longest request instead. That is consistent, but still not a fixed ratio: change the
-# longest request, and the "size in tokens" changes with it. For such models, look at requests at *your* lengths. [Every
-# model page](../models/index.md) has them.
+# Newer releases print concurrency × longest request instead. This number is consistent, but if you change the longest request,
+# the "size in tokens" changes too. For hybrid models, look at the number of requests of *your* length instead. [Every
+# model page](../models/index.md) shows it.
 #
-# ## What else the lines mean
+# ## Messages and what they mean
 #
 # - **"… KV cache is needed, which is larger than the available KV cache memory"**: one request of the longest length does not fit.
 #   Lower `--max-model-len`, raise the share, or use a smaller KV format.
 # - **"max_num_seqs (1024) exceeds available Mamba cache blocks"**: a hybrid needs one block for the states of every sequence. Lower
-#   `--max-num-seqs`: see [the question](../questions/state-slots.md).
-# - **Preemption** warnings: blocks ran out while requests grew ([PagedAttention](08-pages.py)).
-# - **Nearly all memory in use on an idle server**: the memory is reserved, not needed. An engine takes its share at start.
-# - **A low "GPU KV cache usage"** under load: your requests are far shorter than the longest one that you allowed.
+#   `--max-num-seqs`, as explained in [the question](../questions/state-slots.md).
+# - **Preemption** warnings: the pool ran out of blocks while requests grew ([PagedAttention](08-pages.py)).
+# - **Nearly all memory in use on an idle server**: the memory is reserved but not in use. An engine takes its share at start-up.
+# - **A low "GPU KV cache usage"** under load: your requests are far shorter than the maximum length.
 
 # %% tags=["hide"]
 takeaway(
-    "The log states GiB per GPU, tokens for all GPUs, and concurrency for the longest request. Divide the tokens by your "
-    "own length to get your own number."
+    "The log gives GiB per GPU, tokens for all GPUs, and concurrency for the longest request. Divide the tokens by the length of "
+    "your requests to get the number that fits."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. Our
-# estimates have an error for these terms, [and they state its size](../about/method.md).
+# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. For
+# these terms, our estimates have an error, [whose size they state](../about/method.md).
 #
 # ## Exercises
 
@@ -312,7 +313,7 @@ exercise(
     unit="×",
     digits=2,
     within=0.01,
-    solution=f"{blocks * 16:,} tokens: 61.2 GiB / 128 KiB, down to whole blocks of 16. Divided by 131,072.",
+    solution=f"61.2 GiB / 128 KiB, rounded down to whole blocks of 16, gives {blocks * 16:,} tokens. Divide this number by 131,072.",
     traps={float(blocks * 16): "These are the tokens. Divide by the longest request."},
 )
 
@@ -324,16 +325,18 @@ exercise(
     blocks // each,
     unit="requests",
     within=0,
-    solution=f"Each takes {each} blocks of {blocks:,}. That is far more than the printed 3.83, which is for the longest request.",
+    solution=f"Each request takes {each} of {blocks:,} blocks. The result is far more than the printed 3.83, which is for "
+    "the longest request.",
     traps={3.0: "This is for requests of 131,072 tokens."},
 )
 
 # %% tags=["hide"]
 fold(
-    "3. The printed usage is 0.2 to 0.5%. Is the server too large?",
+    "3. The log shows a cache usage of 0.2 to 0.5%. Is the server too large?",
     "Not for that reason alone. With a pool of "
     f"{43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8') / 1e6:.1f} million tokens (43 GiB, Qwen3.6 27B, FP8), 0.5% is "
-    f"{0.005 * 43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8'):,.0f} tokens, one or two short requests in flight. Look at the peak.",
+    f"{0.005 * 43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8'):,.0f} tokens, one or two short requests in flight. Check "
+    "the usage at the peak.",
 )
 
 # %% [markdown]
@@ -342,8 +345,8 @@ fold(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: what do you check first in a start-up log?",
-    "Divide the available cache memory by the tokens that the engine prints. For a model with full attention this is the "
-    "bytes of one token. If it is not what the formula gives, a format or a layout is not what you think.",
+    "Divide the available cache memory by the tokens that the engine prints. For a model with full attention, the quotient is the "
+    "number of bytes per token. If it differs from the result of the formula, a format or a layout is not what you expect.",
 )
 
 # %% tags=["hide"]
@@ -351,29 +354,34 @@ quiz(
     item(
         "“Available KV cache memory”: per GPU or in total?",
         right("Per GPU", "The tokens below it are for all GPUs."),
-        wrong("In all", "This is the common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
-        wrong("Per request", "It is the whole pool of one GPU."),
+        wrong("In total", "This is the common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
+        wrong("Per request", "The figure is the whole pool of one GPU."),
     ),
     item(
-        "What does “maximum concurrency” divide by what?",
-        wrong("Memory by weights", "Weights are already subtracted."),
+        "How is “maximum concurrency” computed?",
+        wrong("Memory divided by weights", "The weights are already subtracted."),
         right(
-            "The tokens that the cache holds, by the longest request allowed",
+            "Tokens in the cache divided by the longest request allowed",
             "Your own requests are usually shorter.",
         ),
-        wrong("Requests per second by latency", "Nothing is measured."),
+        wrong("Requests per second times latency", "Nothing is measured."),
     ),
     item(
         "nvidia-smi shows 72 of 80 GB in use by an idle server. Why?",
         wrong("A memory leak", "This is the common wrong answer."),
-        right("The engine reserved its share at start", "What is reserved is not what is needed."),
-        wrong("The model is that large", "Weights are a part of it. The rest is the empty pool."),
+        right(
+            "The engine reserved its share at start-up", "Reserved memory is not the same as memory in use."
+        ),
+        wrong(
+            "The model is that large",
+            "The weights are only a part of this memory. The remainder is the empty pool.",
+        ),
     ),
 )
 
 # %% [markdown]
 # ## Next
 #
-# - [Paste your own log](../log/index.md), and see each figure recomputed
-# - [Questions](../questions/index.md), most of them about such lines
+# - [Paste your own log](../log/index.md) to see each figure recomputed
+# - [Questions](../questions/index.md), including many about log lines
 # - [Start-up logs compared with our estimates](../evidence/index.md)

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. It leaves out 829 of 12,031 ({{ 6.9% = 829 /
-# 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. These requests contain a third of all prompt
-# tokens. [The traffic page](../traffic/index.md) leaves out the same requests for this model.
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 ({{ 6.9% = 829
+# / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. The excluded requests contain a third
+# of all prompt tokens. For this model, [the traffic page](../traffic/index.md) excludes the same requests.
 #
 # A figure such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
 # In real traffic, lengths vary widely, prompts repeat earlier prompts, and conversations pause.
 #
-# ## How much of the prompts does one GPU's cache supply?
+# ## What share of the prompts does one GPU's cache supply?
 #
 # The prompts of a chat assistant repeat earlier prompts: the same system prompt, and the same conversation one turn later. An
-# unlimited cache would supply more than a third of all prompt tokens. How much of that does one GPU's cache supply?
+# unlimited cache would supply more than a third of all prompt tokens. How much of this share does one GPU's cache supply?
 
 # %% tags=["hide"]
 from statistics import fmean
@@ -60,18 +60,18 @@ claim(found.hit_rate / found.hit_rate_unlimited, 0.235, within=0.05)
 guess(
     "The KV pool of an H100 with a 7B model holds about a million tokens. Over one hour of a chat assistant's traffic, "
     "what percentage of the possible hits "
-    "does it reach?",
+    "does this pool reach?",
     100 * found.hit_rate / found.hit_rate_unlimited,
     unit="%",
     low=0,
     high=100,
-    why="A conversation's next turn comes minutes later. By then millions of other tokens have passed through the cache.",
+    why="The next turn of a conversation comes minutes later. By then, millions of other tokens have passed through the cache.",
 )
 
 # %% [markdown]
 # ## Lengths vary too much for an average
 #
-# The chart shows three published traces: a chat assistant, long documents, and sessions of a coding agent.
+# The table shows three published traces: a chat assistant, long documents, and sessions of a coding agent.
 
 # %%
 traces = {
@@ -100,21 +100,21 @@ table(
 )
 
 # %% [markdown]
-# The pool divided by the mean length is the number of requests that fits on average. When several long requests run at once,
-# blocks run out while answers grow. The engine then preempts the last admitted request and computes it again later
+# The pool divided by the mean length is the average number of requests that fit. When several long requests run at once,
+# blocks run out while answers grow. The engine then preempts the request admitted last and recomputes it later
 # ([PagedAttention](08-pages.py)).
 #
 # ## Hit rates have several definitions
 #
-# The leading blocks of a prompt that are still cached are *hits*. The hit rate of a trace depends on what is counted. These
-# are hit rates of the synthetic trace with a cache that evicts nothing:
+# The leading blocks of a prompt that are still cached are *hits*. The hit rate of a trace depends on the definition. The table
+# shows hit rates of the synthetic trace with a cache that evicts nothing:
 
 # %%
 synthetic = reuse(traces["mooncake-synthetic"])
 unlimited = hit_counts(synthetic, None)
 half = hit_counts(synthetic, None, warmup=0.5)
 table(
-    "One trace, one cache, several hit rates",
+    "Hit rates of one trace with one cache, by definition",
     ["Definition", "All requests", "Last half"],
     [[text, f"{unlimited.rate(name):.1%}", f"{half.rate(name):.1%}"] for name, text in DEFINITIONS.items()],
 )
@@ -123,13 +123,13 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The [Mooncake paper](https://arxiv.org/abs/2407.00079)'s 66% for this trace is the third line. From here on, the hit rate is
+# The [Mooncake paper](https://arxiv.org/abs/2407.00079) reports 66% for this trace, which is the third row. From here on, the hit rate is
 # hit tokens divided by prompt tokens.
 #
-# ## A block hits while its reuse distance fits
+# ## A block is a hit if its reuse distance fits in the cache
 #
-# Sort all cached blocks by their last use, the most recent first, and the blocks of one request from its beginning to its end.
-# The *reuse distance* of a block is the number of blocks before it when it is needed again.
+# Sort all cached blocks by their last use, with the most recent first. Sort the blocks of one request from beginning to end. When
+# a block is needed again, its *reuse distance* is the number of blocks before it.
 
 # %% tags=["hide"]
 formula(
@@ -138,7 +138,7 @@ formula(
 )
 
 # %% [markdown]
-# This is the LRU policy, which evicts the block that was used longest ago. Reuse distances do not depend on the size of the
+# This rule describes the LRU policy, which evicts the least recently used block. Reuse distances do not depend on the size of the
 # cache, so one pass over a trace gives the hit rate for every size.
 #
 # ## Worked example: hit rate by cache size
@@ -150,12 +150,13 @@ guess(
     unit="GiB",
     low=1,
     high=100_000,
-    why=f"One GPU's pool of {pool / GiB:.0f} GiB reaches {found.hit_rate:.1%}, and an unlimited cache {found.hit_rate_unlimited:.1%}.",
+    why=f"One GPU's pool of {pool / GiB:.0f} GiB reaches {found.hit_rate:.1%}, and an unlimited cache reaches "
+    f"{found.hit_rate_unlimited:.1%}.",
 )
 
 # %%
 table(
-    "Hit rate by size of the KV cache, chat assistant on Qwen2.5 7B",
+    "Hit rate by size of the KV cache, for a chat assistant on Qwen2.5 7B",
     ["KV cache, GiB", "LRU", "Best possible"],
     [
         [f"{point.cache_bytes / GiB:,.0f}", f"{point.lru:.1%}", f"{point.best:.1%}"]
@@ -166,7 +167,8 @@ table(
 # %% tags=["hide"]
 points = [point for point in found.curve if point.cache_bytes > 0]
 curves(
-    "Hit rate of a chat assistant's hour by size of the KV cache. Between the lines is what a better eviction policy could gain.",
+    "Hit rate over one hour of a chat assistant, by size of the KV cache. The gap between the lines shows the possible "
+    "gain from a better eviction policy.",
     x=[point.cache_bytes / GiB for point in points],
     lines={
         "LRU": [100 * point.lru for point in points],
@@ -179,12 +181,12 @@ curves(
 
 # %% [markdown]
 # The best possible policy knows the future: it evicts the block that is needed last, and does not store blocks that are never
-# needed (Belady's policy). A better policy could gain at most the difference between the columns. Any further gain needs more
-# memory.
+# needed again (Belady's policy). A better policy than LRU could gain at most the difference between the columns. Any further
+# gain needs more memory.
 #
 # ## Rounds of a conversation
 #
-# Suppose that nothing is evicted and every turn adds the same number of tokens. In turn r + 1, r of the r + 1 parts are then
+# Suppose that the cache evicts nothing and every turn adds the same number of tokens. In turn r + 1, r of the r + 1 parts are then
 # cached. For a conversation of R turns, the hit rate is (R − 1) / (R + 1):
 
 # %%
@@ -207,7 +209,7 @@ def conversation(turns, clients=20):
 
 rates = {turns: hit_counts(reuse(conversation(turns)), None).rate() for turns in (1, 2, 4, 8, 16)}
 table(
-    "Twenty conversations that only grow, nothing evicted",
+    "Hit rate of twenty growing conversations without eviction, by number of turns",
     ["Turns", "Replayed", "(R − 1) / (R + 1)"],
     [[turns, f"{rate:.4f}", f"{(turns - 1) / (turns + 1):.4f}"] for turns, rate in rates.items()],
 )
@@ -216,7 +218,7 @@ table(
 for turns, rate in rates.items():
     assert abs(rate - (turns - 1) / (turns + 1)) < 1e-12
 # %% [markdown]
-# In long conversations, the hit rate approaches one. Agents depend on the cache, because almost everything they send was sent
+# In long conversations, the hit rate approaches one. Agents depend on the cache, because they have sent almost all of each prompt
 # before.
 #
 # ## Queues and preemptions
@@ -245,7 +247,7 @@ def line(speed):
 
 
 table(
-    "One H100 under one hour of a chat assistant",
+    "One H100 under one hour of chat traffic, by speed of arrivals",
     [
         "Arrivals, times as fast",
         "Running, mean",
@@ -266,13 +268,13 @@ assert 120 < courses[0.2]["idle_lifetime_s"]["p50"] < 240
 # %% [markdown]
 # At twice the speed, one GPU is too small, and the queue grows until the trace ends. At the recorded speed, the GPU keeps up,
 # but running requests hold nearly the whole pool, and an idle context is evicted after seconds. At a fifth of the speed, idle
-# contexts stay for minutes. A conversation that pauses for longer must be computed again.
+# contexts stay for minutes. If a conversation pauses for longer, its context must be computed again.
 #
 # ## Prompt caching and its time to live
 #
-# Hosted services sell this as *prompt caching*: cached tokens have a discount until their *time to live* (TTL) ends. A coding
+# Hosted services sell prefix caching as *prompt caching*. Cached tokens cost less until their *time to live* (TTL) ends. A coding
 # session is cheap while you work but expensive to resume the next day, because the whole context is computed again. How much
-# GPU time does that take?
+# GPU time does this take?
 
 # %% tags=["hide"]
 llama = kvreport.estimate(
@@ -280,24 +282,25 @@ llama = kvreport.estimate(
 )
 reading = (llama.prefill_ms_lower_bound or 0) / 1e3
 choose(
-    "An engine evicts idle blocks after a TTL of five minutes. Does this TTL guarantee that a context stays five minutes?",
+    "An engine evicts idle blocks after a TTL of five minutes. Does this TTL guarantee that a context stays cached for five minutes?",
     wrong(
-        "Yes: that is what it says",
+        "Yes: that is its definition",
         "This is the common wrong answer. Nothing is reserved for an idle context.",
     ),
     right(
         "No: memory can evict it much earlier",
-        "A TTL only removes blocks that memory would have kept. Under load, they are evicted before it ends.",
+        "A TTL only removes blocks that would otherwise stay in memory. Under load, blocks are evicted before the TTL ends.",
     ),
     wrong("Only with host memory", "Host memory helps, but its blocks are evicted as well."),
 )
 
 # %% tags=["hide"]
 fold(
-    "What resuming a session of 128K tokens costs",
+    "The cost of resuming a session of 128K tokens",
     f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other "
     "request decodes at full speed. "
-    f"Keeping it would take {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache over the four GPUs for the whole pause.",
+    f"Keeping the context would occupy {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache on the four GPUs "
+    "together for the whole pause.",
 )
 
 # %% tags=["hide"]
@@ -314,7 +317,9 @@ instrument(
             Output("held", "Held by running requests, per GPU", "product", ("one", "running"), "GiB.1"),
             Output("idle", "", "product", ("token", "session")),
             Output("stay", "Idle sessions that fit", "resident_sessions", ("pool", "held", "idle")),
-            Output("share", "Share of the pool left for them", "left_share", ("pool", "held"), "%.0"),
+            Output(
+                "share", "Share of the pool left for idle sessions", "left_share", ("pool", "held"), "%.0"
+            ),
         ),
         {"token": llama.kv_bytes_per_token_per_gpu, "pool": llama.budget.kv_pool_bytes},
         rows=((0, 1, 1), (3, 1, 1), (5, 1, 1), (3, 1, 3), (5, 3, 1)),
@@ -324,8 +329,8 @@ instrument(
 # %% [markdown]
 # ## The limiting pool
 #
-# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory
-# is free, because the window's pool holds the end of only a few contexts:
+# A model with sliding windows keeps two caches. If an engine has a separate pool for each cache, it can lose a prefix although
+# nearly all memory is free. The reason is that the window pool has room for the end of only a few contexts:
 
 # %%
 agents = with_outputs(generate(Workload(sessions=150, turns=6, sessions_per_s=0.5, think_s=120)))
@@ -335,7 +340,7 @@ windows = [
     for size in sizes
 ]
 table(
-    "One pool for full attention that holds everything, and window pools of four sizes",
+    "Hit rate with window pools of four sizes, next to a full-attention pool large enough for everything",
     ["Tokens of the window pool", "Hit rate"],
     [[f"{size:,}", f"{one.hit_rate:.1%}"] for size, one in zip(sizes, windows, strict=True)],
 )
@@ -345,8 +350,8 @@ assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 # %% [markdown]
 # ## Memory of the host
 #
-# An engine can copy blocks to the host when a request ends. Host and GPU then hold nearly the same blocks, and together they
-# reach the hit rate of the larger of the two. If the engine copies only evicted blocks, they reach the hit rate of both sizes
+# An engine can copy blocks to the host when a request ends. Host and GPU then store nearly the same blocks, and together they
+# reach the hit rate of the larger one. If the engine copies only evicted blocks, they reach the hit rate of both sizes
 # together:
 
 # %%
@@ -376,26 +381,31 @@ table(
 claim(tiers["write_through"].hit_rate_with_host, 0.284, within=0.05)
 assert tiers["on_eviction"].hit_rate_with_host > tiers["write_through"].hit_rate_with_host
 takeaway(
-    "A prefix cache is worth what returns before it is evicted. Compare pauses with the time that idle contexts stay."
+    "A prefix cache helps only if a context is needed again before it is evicted. Compare the pauses in your traffic with "
+    "the time that idle contexts stay cached."
 )
 # %% [markdown]
 # ## Limitations
 #
 # Step times are the roofline's bound divided by an efficiency, not a measurement. A trace contains only prompts. The tokens
-# that an answer adds to the cache are known if the next prompt of the session repeats them. Otherwise they count as unusable.
-# The trace's blocks limit how finely prefixes can be distinguished. With several replicas, each one gets whole sessions, or
-# requests are assigned in turn. A router that looks for the longest prefix does better.
+# that an answer adds to the cache are known only if the next prompt of the session repeats them. All other tokens of answers
+# count as unusable. The trace's blocks limit how finely prefixes can be distinguished. With several replicas, either each
+# replica gets whole sessions, or requests are assigned in turn. A router that looks for the longest cached prefix would do
+# better.
 #
 # ## Exercises
 
 # %% tags=["hide"]
 exercise(
-    "**1.** A cache holds four contexts. Eight agents take turns, one request each. What is the hit rate under LRU, in percent?",
+    "**1.** A cache has room for four contexts. Eight agents take turns and send one request each. What is the hit rate "
+    "under LRU, in percent?",
     0,
     unit="%",
-    solution="When an agent's turn comes, seven others have passed, and its context has been evicted. The best policy "
-    "would keep four of the eight for good.",
-    traps={50.0: "This is what the best policy reaches. LRU always evicts the context that is needed next."},
+    solution="Before each agent's next turn, seven other agents send requests, so its context is evicted. The best policy "
+    "would keep four of the eight contexts permanently.",
+    traps={
+        50.0: "This is the hit rate of the best policy. LRU always evicts the context that is needed next."
+    },
 )
 
 # %% tags=["hide"]
@@ -404,7 +414,7 @@ exercise(
     100 * 8 / 10,
     unit="%",
     solution="(R − 1) / (R + 1) = 8 / 10.",
-    traps={100 * 8 / 9: "This is the rate of the last turn. The first turns find less."},
+    traps={100 * 8 / 9: "This is the rate of the last turn. The rates of earlier turns are lower."},
 )
 
 # %% [markdown]
@@ -413,22 +423,23 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: why is a session cheap to continue and costly to resume?",
-    "While you work, the session's blocks are in the prefix cache, and the GPU computes the new tokens only. After a "
-    "pause other traffic has taken the blocks. The whole context is then prefilled again.",
+    "While you work, the session's blocks are in the prefix cache, and the GPU computes only the new tokens. After a "
+    "pause, other traffic has taken the blocks, and the whole context is prefilled again.",
 )
 
 # %% tags=["hide"]
 quiz(
     item(
-        "What decides whether a block hits under LRU?",
+        "What determines whether a block is a hit under LRU?",
         right(
-            "Its reuse distance compared with the size of the cache", "How many other blocks were used since."
+            "Its reuse distance compared with the size of the cache",
+            "This is the number of other blocks used since its last use.",
         ),
-        wrong("The seconds since its last use", "Time matters only through the traffic that passes in it."),
+        wrong("The seconds since its last use", "Time matters only through the traffic in the meantime."),
         wrong("Whether its session is still open", "Engines do not know sessions. They know blocks."),
     ),
     item(
-        "A vendor reports a hit rate of 86%. What do you ask?",
+        "A vendor reports a hit rate of 86%. What should you ask?",
         wrong("On which GPU?", "The GPU matters less than the definition."),
         right(
             "Of tokens or blocks, of all requests or after a warm-up, and on which traffic",
@@ -437,7 +448,7 @@ quiz(
         wrong("Nothing: a hit rate is a hit rate", "This is the common wrong answer."),
     ),
     item(
-        "An idle agent holds how much reserved memory?",
+        "How much reserved memory does an idle agent hold?",
         wrong(
             "Its whole context",
             "This is the common wrong answer. Its blocks are cached, and can be evicted at any time.",

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # One decision chain: from the fewest GPUs to cost per million tokens
 #
-# The other chapters explain one effect each. This chapter uses them together. One model and one workload go through ten decisions, and each
-# decision uses the result of the one before. Every number is computed, so you can download the chapter, change the first
-# cell and run the chain for your own model. The tables then show your model, while the text still describes this one.
+# The other chapters explain one effect each. This chapter combines them. It takes one model and one workload through ten
+# decisions, each based on the one before. Every number is computed, so you can download the chapter, change the first cell
+# and run the chain for your own model. The tables then show your model, but the text still describes this one.
 #
 # ## From one request to a price: which deployment?
 #
 # You will serve Llama 3.1 70B to people who work with documents. A request has a prompt of 7,000 tokens and an answer of
-# 500. Ten requests arrive per second. People want the first token within two seconds and then at least twenty tokens a
-# second. The GPUs are H200s. What do you deploy, and what does a million tokens cost?
+# 500. Ten requests arrive per second. People want the first token within two seconds and then at least twenty tokens per
+# second. You use H200s. What do you deploy, and what does a million tokens cost?
 
 # %%
 from math import ceil, log2
@@ -84,8 +84,8 @@ formula(
 #
 # ### 1. How many GPUs does the model need?
 #
-# Compare one, two, four and eight GPUs in both precisions. "Fits" means that after the engine's reserve there is room for one
-# request of the longest length.
+# Compare one, two, four and eight GPUs in both precisions. "Fits" means that the engine's reserve leaves room for one request
+# of the longest length.
 
 # %% tags=["hide"]
 slices = {}
@@ -104,7 +104,7 @@ guess(
     low=1,
     high=64,
     why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, and the engine "
-    f"uses 92% of it by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
+    f"uses 92% by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
 )
 
 # %%
@@ -133,7 +133,7 @@ takeaway(
 # %% [markdown]
 # ### 2. Which cache format?
 #
-# The cache format decides how many requests fit into one batch and so share each reading of the weights.
+# The cache format determines how many requests fit in one batch and share each reading of the weights.
 
 # %% tags=["hide"]
 base = {kv: estimate(kv=kv, tensor_parallel=RANKS) for kv in ("bf16", "fp8")}
@@ -146,12 +146,13 @@ guess(
     unit="requests",
     low=1,
     high=10_000,
-    why="A token takes half the bytes, and the pool stays the same. The result can be one more than double, because both are rounded down.",
+    why="A token takes half the bytes, and the pool stays the same. The result can be one more than double, because both "
+    "numbers are rounded down.",
 )
 
 # %%
 table(
-    f"{RANKS} × {GPU}, 8-bit weights: requests of {MEAN:,} tokens on average",
+    f"Requests of {MEAN:,} tokens on {RANKS} × {GPU} with 8-bit weights",
     ["Cache", "Bytes per token and GPU", "Average requests in the pool"],
     [[kv, base[kv].kv_bytes_per_token_per_gpu, batch_of[kv]] for kv in base],
 )
@@ -169,13 +170,13 @@ takeaway(
 # %% tags=["hide"]
 knee = q.knee(MODEL, GPU, tp=RANKS, weights="fp8")
 guess(
-    f"Ignore the caches. At what batch size would compute start to limit a decode step on {RANKS} × {GPU} with 8-bit weights?",
+    f"Ignoring the caches, at what batch size would compute limit a decode step on {RANKS} × {GPU} with 8-bit weights?",
     knee,
     unit="requests",
     low=1,
     high=100_000,
-    why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does. Reading the "
-    "caches moves that point to even larger batches.",
+    why=f"Only {batch_of['fp8']} average requests fit, so memory limits the batch before compute does. Reading the "
+    "caches moves the limit to even larger batches.",
 )
 
 # %%
@@ -186,7 +187,7 @@ for n in (1, batch_of["fp8"], knee):
     multiplying = 2 * n * q.active_parameters(MODEL) / RANKS / q.peak(GPU, "fp8")
     rows.append([n, 1e3 * reading, 1e3 * caches, 1e3 * multiplying])
 table(
-    f"One decode step on {RANKS} × {GPU}, ms at least; a batch beyond memory only for comparison",
+    f"Minimum time of a decode step on {RANKS} × {GPU}, in ms; the last batch exceeds memory",
     ["Requests", "Reading weights", "Reading caches", "Multiplying with the weights"],
     rows,
 )
@@ -199,7 +200,7 @@ claim(
     within=0.001,
 )
 takeaway(
-    f"Decision 3: fill the memory. The batch of {batch_of['fp8']} stays below {knee}, so each additional request makes tokens cheaper."
+    f"Decision 3: fill the memory. The batch of {batch_of['fp8']} stays below {knee}, so each added request makes tokens cheaper."
 )
 
 # %% [markdown]
@@ -254,14 +255,14 @@ assert seconds(RANKS, batches[RANKS]) / EFFICIENCY < TPOT
 assert first_token(RANKS) / EFFICIENCY < TTFT
 assert seconds(1, batches[1]) / EFFICIENCY < TPOT
 takeaway(
-    f"Decision 4: {RANKS} GPUs meet both targets with a full batch. One GPU would meet them too, with a batch of {batches[1]}."
+    f"Decision 4: {RANKS} GPUs meet both targets with a full batch. One GPU with a batch of {batches[1]} would also meet them."
 )
 
 # %% [markdown]
 # ### 5. Where on the frontier?
 #
-# Throughput and latency trade off against each other. Each point of this chart is the largest batch that memory holds and that
-# meets the step time.
+# There is a trade-off between throughput and latency. Each point is the largest batch that fits in memory and meets the step
+# time.
 
 # %% tags=["hide"]
 steps = [4, 5, 6, 8, 10, 15, 20, 30, 50]
@@ -283,8 +284,8 @@ def frontier(ranks: int, context: int) -> list[float | None]:
 
 
 curves(
-    f"Throughput per GPU against step time on replicas of {RANKS} × {GPU}, for three lengths. Once memory is full, "
-    "allowing more time gains nothing.",
+    f"Throughput per GPU by step time on replicas of {RANKS} × {GPU}, for three lengths. Once memory is full, "
+    "more time gains nothing.",
     x=steps,
     lines={f"{n // 1000 or 1}K tokens each": frontier(RANKS, n) for n in (2000, MEAN, 16_000)},
     x_title="Time per output token allowed (ms)",
@@ -295,14 +296,14 @@ curves(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 5: take the largest batch that memory holds. Throughput peaks there, and its step is still faster than your target."
+    "Decision 5: use the largest batch that fits in memory. Throughput peaks there, and the step still meets your target."
 )
 
 # %% [markdown]
 # ### 6. How many requests are in flight?
 #
-# By Little's law, the number is the arrival rate times the seconds that each request stays. Batch and efficiency are those of
-# decision 4.
+# By Little's law, the number is the arrival rate times the seconds per request. Batch and efficiency come from decision
+# 4.
 
 # %%
 batch, step = batches[RANKS], seconds(RANKS, max(batches[RANKS], 1)) / EFFICIENCY
@@ -323,7 +324,7 @@ table(
 
 # %% tags=["hide"]
 choose(
-    "Which of the last two lines decides the number of replicas?",
+    "Which of the last two rows determines the number of replicas?",
     wrong(
         "Decode: it takes most of a request's time",
         "Many requests share each decode step. A prompt does not share its computation.",
@@ -334,7 +335,7 @@ choose(
     ),
     wrong(
         "Neither: ten requests per second are few",
-        "A prompt of 7,000 tokens is much more work than it looks.",
+        "A prompt of 7,000 tokens is a lot of work.",
     ),
 )
 
@@ -342,7 +343,7 @@ choose(
 needed = ceil(decode_load + prefill_load)
 claim(decode_load + prefill_load, 5.98, within=0.01)
 takeaway(
-    f"Decision 6: plan {needed} replicas of {RANKS} GPUs, plus spares. Long prompts with short answers are limited by prefill."
+    f"Decision 6: plan {needed} replicas of {RANKS} GPUs, plus spares. Prefill limits workloads with long prompts and short answers."
 )
 
 # %% [markdown]
@@ -366,7 +367,7 @@ for n in SIZES:
         ]
     )
 table(
-    f"Eight {GPU}s with full memory: lower bounds without communication",
+    f"Lower bounds for eight {GPU}s with full memory, without communication",
     ["Layout", "Requests", "Step, ms", "Decode tokens per second, at most", "First token, s"],
     rows,
 )
@@ -374,16 +375,16 @@ table(
 # %% tags=["hide"]
 assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
 takeaway(
-    "Decision 7: larger groups hold more requests and answer faster, because the weights are stored and read by more "
-    "GPUs. Communication, which these bounds leave "
-    f"out, reduces this gain. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
+    "Decision 7: larger groups serve more requests and answer faster, because more GPUs store and read the weights. Communication, "
+    "which these bounds ignore, reduces "
+    f"this gain. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
 )
 
 # %% [markdown]
 # ### 8. Which layout?
 #
-# The next table shows the same eight GPUs in other layouts. Requests have the maximum length here, because the engine must be
-# able to start.
+# The table shows the same eight GPUs in other layouts. Requests have the maximum length, because the engine must be able to
+# start.
 
 # %%
 options = {
@@ -413,8 +414,8 @@ table(
 # %% tags=["hide"]
 share = replicas[RANKS].budget
 drawings.gpu_layout(
-    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as decision 7 chose. A failure then stops one replica, and "
-    "communication stays within each replica. TP8 holds more requests",
+    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as in decision 7. A failure then stops one replica, and "
+    "communication stays within each replica. TP8 serves more requests",
     [
         (
             f"GPU {n}",
@@ -430,12 +431,12 @@ drawings.gpu_layout(
 )
 
 # %% [markdown]
-# For an MLA model this table looks different: see [chapter 11](11-beyond-one-gpu.py).
+# For an MLA model, this table looks different ([chapter 11](11-beyond-one-gpu.py)).
 #
 # ### 9. One pool, or separate pools for prefill and decode?
 #
-# Separate pools keep long prompts from delaying running answers. The ratio of GPUs is a bound from the roofline. It assumes
-# that both pools reach the same share of it.
+# With separate pools, long prompts do not delay running answers. The ratio of GPUs assumes that both pools reach the same share
+# of the roofline.
 
 # %%
 ratio = prefill_load / max(decode_load, 1e-9)  # of decision 6; the efficiency cancels
@@ -450,21 +451,21 @@ guess(
     high=100,
     digits=1,
     step="any",
-    why="Decision 6 has both loads. If the two pools reach different shares, the ratio is between "
+    why="Decision 6 has both loads. If the pools reach different shares, the ratio is between "
     f"{ratio * EFFICIENCY:.1f} and {ratio / EFFICIENCY:.1f}. "
     f"Each request moves {moved / 1e9:.2f} GB of cache from one pool to the other.",
 )
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 9: with prompts fourteen times as long as answers, most GPUs read prompts. Separate pools pay when latency "
+    "Decision 9: with prompts fourteen times as long as answers, most GPUs read prompts. Separate pools pay off if latency "
     "targets are strict."
 )
 
 # %% [markdown]
 # ### 10. What does it cost?
 #
-# Cost per token is price per GPU-hour divided by tokens per GPU-hour. The price here is an input, so enter your own.
+# Cost per token is price per GPU-hour divided by tokens per GPU-hour. The price is an input, so enter your own.
 
 # %%
 gpu_seconds_decode = RANKS * decode_load / ARRIVALS / OUTPUT  # per output token
@@ -503,7 +504,7 @@ instrument(
 
 # %% tags=["hide"]
 bars(
-    "Where the memory of one GPU of the chosen replica goes.",
+    "Memory of one GPU of the chosen replica.",
     {
         f"TP{RANKS}, FP8": {
             "weights": ("weights", share.weights),
@@ -520,8 +521,8 @@ bars(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 10: an output token costs several times as much as a prompt token, because a prompt shares each reading of "
-    "the weights over thousands of tokens."
+    "Decision 10: an output token costs several times as much as a prompt token, because thousands of prompt tokens share each "
+    "reading of the weights."
 )
 
 # %% [markdown]
@@ -530,7 +531,7 @@ takeaway(
 # - Bounds are not measurements. Run the chosen configuration, and compare [its log](12-what-the-log-says.py) and its
 #   throughput with these numbers.
 # - Lengths are distributions. [Replay your own traffic](13-how-real-traffic-fills-the-cache.py) for the queue.
-# - Shared prefixes make prompts cheaper: at a hit rate of one half, decision 6 changes first.
+# - Shared prefixes make prompts cheaper. At a hit rate of one half, decision 6 changes first.
 #
 # ## Exercises
 #
@@ -542,8 +543,8 @@ short_prompt = q.prefill_time(
 ) / first_token(RANKS)
 exercise(
     f"**1. (easy)** {RANKS} × {GPU} hold {batches[RANKS]} average requests with a pool of "
-    f"{replicas[RANKS].budget.kv_pool_bytes / GiB:.1f} GiB per GPU. How many would two "
-    "pools of 50 GiB hold?",
+    f"{replicas[RANKS].budget.kv_pool_bytes / GiB:.1f} GiB per GPU. How many would fit in two "
+    "pools of 50 GiB?",
     int(50 * GiB // replicas[RANKS].plan.profile.request_bytes(MEAN)),
     unit="requests",
     within=0.01,
@@ -558,12 +559,12 @@ exercise(
 
 # %% tags=["hide"]
 exercise(
-    "**2. (medium)** Half of every prompt is found in the prefix cache. What percentage of the prefill time remains, by the bound?",
+    "**2. (medium)** Half of every prompt is in the prefix cache. What percentage of the prefill bound remains?",
     100 * short_prompt,
     unit="%",
     within=0.05,
-    solution="Slightly more than half: the new tokens still attend to the cached ones.",
-    traps={50.0: "Close. The attention of the new tokens still sees the cached half."},
+    solution="Slightly more than half, because the new tokens still attend to the cached ones.",
+    traps={50.0: "The new tokens still attend to the cached half."},
 )
 
 # %% tags=["hide"]
@@ -573,7 +574,7 @@ exercise(
     alone,
     unit="tokens/s",
     within=0.05,
-    solution=f"One step takes {1e3 * seconds(RANKS, 1):.1f} ms, nearly all of it reading the weights. The batch of {batches[RANKS]} gets "
+    solution=f"One step takes {1e3 * seconds(RANKS, 1):.1f} ms, nearly all for reading the weights. The batch of {batches[RANKS]} gets "
     f"{batches[RANKS] / seconds(RANKS, batches[RANKS]):,.0f} tokens per second in all.",
 )
 
@@ -581,8 +582,8 @@ exercise(
 big = estimate(kv="bf16", tensor_parallel=4)
 big_batch = int(big.budget.kv_pool_bytes // big.plan.profile.request_bytes(MEAN))
 exercise(
-    "**4. (hard)** Answers got worse with the FP8 cache, so you return to 16 bits and take four GPUs per replica. How "
-    "many average requests does a replica hold?",
+    "**4. (hard)** Answers got worse with the FP8 cache, so you return to 16 bits and use four GPUs per replica. How "
+    "many average requests fit?",
     big_batch,
     unit="requests",
     within=0.02,
@@ -594,7 +595,7 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "5. (open) Prompts grow to 30,000 tokens, and all else stays the same. Which decision changes first?",
+    "5. (open) If only the prompts grow, to 30,000 tokens, which decision changes first?",
     "Decision 4. Reading such a prompt takes at least "
     f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8'):.1f} s on {RANKS} GPUs, and "
     f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=RANKS, weights='fp8') / EFFICIENCY:.1f} s at the assumed efficiency. "
@@ -607,8 +608,8 @@ fold(
 
 # %% tags=["hide"]
 fold(
-    "Explain to a colleague: in which order do you decide?",
-    "Slice, formats, batch, latency, requests in flight, layout, cost. Each decision uses the result of the one before. "
+    "Explain to a colleague: in what order do you decide?",
+    "The order is slice, formats, batch, latency, requests in flight, layout, cost. Each decision uses the one before. "
     "Memory comes first, because batch and price follow from it.",
 )
 
@@ -616,23 +617,26 @@ fold(
 quiz(
     item(
         "Which decision comes first, and why?",
-        right("The smallest number of GPUs", "Everything after it depends on the memory that is left."),
-        wrong("The price", "It multiplies the result at the end."),
-        wrong("The number of replicas", "It follows from the batch of one replica."),
+        right("The smallest number of GPUs", "All later decisions depend on the remaining memory."),
+        wrong("The price", "The price multiplies the final result."),
+        wrong("The number of replicas", "This number follows from the batch of one replica."),
     ),
     item(
-        "The batch that memory holds is far below the batch at which compute is the limit. What makes tokens cheaper?",
+        "The batch that fits in memory is far below the compute limit. What makes tokens cheaper?",
         wrong("GPUs with more compute", "This is the common wrong answer. Compute is idle."),
         right(
             "Fewer bytes per token, or more memory and bandwidth", "Both raise the batch or shorten the step."
         ),
-        wrong("A smaller batch", "It shares the reading of the weights among fewer requests."),
+        wrong("A smaller batch", "Fewer requests would share each reading of the weights."),
     ),
     item(
         "Prompts are long and answers short. Where do the GPU-hours go?",
         wrong("To decode, as always", "This is true for chat with long answers."),
-        right("To prefill", "Every prompt token is computed, and there are fourteen times as many."),
-        wrong("Half and half", "The ratio depends on the lengths. Here it is far from half."),
+        right(
+            "To prefill",
+            "Every prompt token is computed, and there are fourteen times as many as output tokens.",
+        ),
+        wrong("Half and half", "The ratio depends on the lengths, and here it is far from half."),
     ),
 )
 

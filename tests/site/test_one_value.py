@@ -144,7 +144,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "requests that the chat trace loses at 32K",
-        (Place("chapters/13-how-real-traffic-fills-the-cache.py", rf"leaves out {FIGURE} of 12,031"),),
+        (Place("chapters/13-how-real-traffic-fills-the-cache.py", rf"excludes {FIGURE} of 12,031"),),
         lambda: left_out(TRACE, quantities().catalog.model(SMALL).context_tokens),
     ),
     Quantity(
