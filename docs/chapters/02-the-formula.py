@@ -246,8 +246,8 @@ assert all(low < high for low, high in zip(engine, everything, strict=True))
 # %% [markdown]
 # The middle row (504, 126, 31, 7) is widely quoted as a measurement. In fact, it is this formula with a factor of
 # 0.85, as [the ledger shows](../evidence/claims/index.md#s5-e3-2048). An engine does need some memory for itself, but not a fixed
-# share. The engine measures how much it needs, and the result depends on the model, the flags and the release. [Chapter
-# 12](12-what-the-log-says.py) reads this amount from a start-up log.
+# share. The engine measures how much it needs, and the result depends on the model, the flags and the release.
+# [Chapter 12](12-what-the-log-says.py) reads this amount from a start-up log.
 
 # %% tags=["hide"]
 wide = [1024 * 2**k for k in range(8)]

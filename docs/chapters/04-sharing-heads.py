@@ -309,5 +309,5 @@ quiz(
 # - [MLA: one latent for all heads](05-one-latent-for-all.py)
 # - Ainslie et al., ["GQA: Training Generalized Multi-Query Transformer Models"](https://arxiv.org/abs/2305.13245)
 # - [The same model with 32 KV heads down to one, measured](../evidence/measured/index.md#e4)
-# - Try it: [Llama 2 7B next to Llama 3
-#   8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)
+# - Try it:
+#   [Llama 2 7B next to Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)

@@ -332,8 +332,8 @@ quiz(
 # - [Sliding windows and hybrid models](06-forgetting-on-purpose.py)
 # - [TP or DP attention for an MLA model?](../questions/mla-tp-or-dp.md)
 # - [Latents, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [DeepSeek-V3 next to Llama 3.1
-#   70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
+# - Try it:
+#   [DeepSeek-V3 next to Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
 # - [DeepSeek-V3](../models/deepseek-ai--DeepSeek-V3/index.md)
-# - DeepSeek-AI, ["DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language
-#   Model"](https://arxiv.org/abs/2405.04434), section on MLA
+# - DeepSeek-AI,
+#   ["DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model"](https://arxiv.org/abs/2405.04434), section on MLA

@@ -338,8 +338,8 @@ quiz(
 # {{ fits("qwen3.6-27b", "H100", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}.
 # Without `--max-num-seqs 8`, the NVL holds
 # {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, as in the
-# table above: fewer sequences need smaller buffers. [Open this
-# case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
+# table above: fewer sequences need smaller buffers.
+# [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
 # and change the GPU to yours.
 #
 # ## Next
@@ -347,9 +347,9 @@ quiz(
 # - [Weight quantization is not KV cache quantization](07-weights-are-not-the-cache.py)
 # - Yang et al., ["Gated Delta Networks"](https://arxiv.org/abs/2412.06464), the states of Qwen3.6
 # - [Windows and states, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [Qwen3.6 27B with eight requests of
-#   128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&gpu=h100-nvl-94gb&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
-# - Try it: [three models that forget, side by
-#   side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
+# - Try it:
+#   [Qwen3.6 27B with eight requests of 128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&gpu=h100-nvl-94gb&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
+# - Try it:
+#   [three models that forget, side by side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
 # - [Qwen3.6 27B](../models/Qwen--Qwen3.6-27B/index.md), [gpt-oss 120B](../models/openai--gpt-oss-120b/index.md),
 #   [Gemma 3 27B](../models/google--gemma-3-27b-it/index.md)

@@ -63,8 +63,8 @@ guess(
 #
 # Seven inputs determine most of the result:
 #
-# 1. **The model**: its size, and its method of reducing the cache ([shared KV heads](04-sharing-heads.py), [a
-#    latent](05-one-latent-for-all.py) or [sliding windows](06-forgetting-on-purpose.py)).
+# 1. **The model**: its size, and its method of reducing the cache ([shared KV heads](04-sharing-heads.py),
+#    [a latent](05-one-latent-for-all.py) or [sliding windows](06-forgetting-on-purpose.py)).
 # 2. **The precision** of the weights and, separately, [of the cache](07-weights-are-not-the-cache.py).
 # 3. **The context**: the maximum length that must work, and the expected average.
 # 4. **Concurrency**: the number of requests in flight at the same time, not the number of accounts.
@@ -394,14 +394,14 @@ quiz(
 # %% [markdown]
 # ## Next
 #
-# - Try it: [the example in the
-#   sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
-#   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and [with twice the
-#   length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
-# - The context decides the hardware: [five users of
-#   128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
-#   need four H100s, [five users of
-#   8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8)
+# - Try it:
+#   [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
+#   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and
+#   [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
+# - The context decides the hardware:
+#   [five users of 128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
+#   need four H100s,
+#   [five users of 8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8)
 #   need two
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
 # - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters",

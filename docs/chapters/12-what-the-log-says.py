@@ -275,8 +275,8 @@ instrument(
 
 # %% [markdown]
 # Newer releases print concurrency × longest request instead. This number is consistent, but if you change the longest request,
-# the "size in tokens" changes too. For hybrid models, look at the number of requests of *your* length instead. [Every
-# model page](../models/index.md) shows it.
+# the "size in tokens" changes too. For hybrid models, look at the number of requests of *your* length instead.
+# [Every model page](../models/index.md) shows it.
 #
 # ## Messages and what they mean
 #

@@ -206,8 +206,8 @@ takeaway(
 # %% [markdown]
 # ### 4. Is it fast enough?
 #
-# The table shows each step's lower bound, and the bound divided by an assumed efficiency of 0.6. In [our measurements on an
-# H100](../evidence/measured/index.md#e5), with plain PyTorch code instead of an engine, prefill reached 0.47 to 0.69 of the
+# The table shows each step's lower bound, and the bound divided by an assumed efficiency of 0.6. In
+# [our measurements on an H100](../evidence/measured/index.md#e5), with plain PyTorch code instead of an engine, prefill reached 0.47 to 0.69 of the
 # bound's speed, and decode with a small batch 0.48.
 
 
@@ -643,8 +643,8 @@ quiz(
 # %% [markdown]
 # ## Next
 #
-# - Try it: [this workload in the
-#   sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=234&burst=1&spares=0&weights=fp8&kv=fp8)
+# - Try it:
+#   [this workload in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=234&burst=1&spares=0&weights=fp8&kv=fp8)
 # - [How many prefill to decode GPUs?](../questions/prefill-decode-ratio.md)
 # - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/applied-inference/): the same chain on
 #   TPUs, with exercises
