@@ -170,6 +170,12 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.randrange(5),
             ),
             "Step": step,
+            "ReserveStep": lambda: kernel.ReserveStep(
+                tokens=int(2 ** draw.uniform(0, 20)),
+                max_num_seqs=draw.randrange(1, 2048),
+                context=int(2 ** draw.uniform(0, 20)),
+                **{name: draw.random() < 0.5 for name in kernel.ReserveStep._fields[3:]},
+            ),
             "PoolRule": rule,
             "bool": lambda: draw.random() < 0.5,
         }.get(kind)

@@ -101,12 +101,9 @@
     const told = Math.min(context, model.limit);
     if (shorter) return told > shorter.short ? whole : shortened(whole, told);
     if (!rates || told === model.limit) return whole;
-    const { own, splits } = gpu;
-    const freed = kernel.freedBytes(rates, tokens, seqs, told, model.limit, own, splits, eager);
-    const most = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager) +
-      kernel.openSamplerBytes(rates, tokens, seqs, model.limit, own, splits, eager);
-    const spared = kernel.sparedBytes(rates, tokens, seqs, told, own, splits, eager) +
-      kernel.openSamplerBytes(rates, tokens, seqs, told, own, splits, eager);
+    const [longest, step] = [model.limit, told].map((one) => reserveStep(gpu, { tokens, seqs, eager }, one));
+    const freed = kernel.followingBytes(rates, longest) - kernel.followingBytes(rates, step);
+    const most = kernel.openBytes(rates, longest), spared = kernel.openBytes(rates, step);
     const [share, least] = bandOf(gpu, rates, whole.staged);
     const band = (bytes) => kernel.errorBytes(share, least, bytes);
     const reserve = whole.reserve - freed, left = whole.left + freed, room = whole.room + freed;
@@ -197,10 +194,22 @@
   /* [share of the reserve, bytes] of the error band: the last is that of pipeline stages, else rates tell which kind it is. */
   const bandOf = (gpu, rates, staged) => gpu.band.slice(staged ? -2 : 2 * kernel.bandKind(rates));
 
+  /* A scheduler step on a device as the formulas of its reserve take it. */
+  const reserveStep = (gpu, { tokens, seqs, eager }, context) => ({
+    tokens,
+    maxNumSeqs: seqs,
+    context,
+    ownKernels: gpu.own,
+    splits: gpu.splits,
+    partial: Boolean(gpu.partial),
+    eager,
+    compiled: eager,
+  });
+
   /* Bytes that graphs keep less in a cache of fewer than 16 bits. */
   function narrowBytes(rates, gpu, step, kvFormat) {
     if (!rates || kernel.words.two_byte_kv.includes(kvFormat)) return 0;
-    return kernel.narrowCacheBytes(rates, step.seqs, step.tokens, step.eager, Boolean(gpu.partial));
+    return kernel.narrowCacheBytes(rates, reserveStep(gpu, step, 0));
   }
 
   /* [bytes, half width of the error band] of what the engine keeps beside weights and cache; the published ones are of
@@ -221,26 +230,10 @@
     if (listed) return listed[size];
     const rates = ratesOf(model, gpu, size);
     if (!rates) return null;
-    const [multicast, shared, handles] = gpu.outside;
-    const { tokens, seqs, eager } = step;
-    const { own, splits, partial } = gpu;
-    const reserve = kernel.reserveBytes(
-      rates,
-      tokens,
-      seqs,
-      eager,
-      own,
-      splits,
-      partial,
-      multicast,
-      shared,
-      handles,
-      model.limit,
-    );
+    const asked = reserveStep(gpu, step, model.limit);
+    const reserve = kernel.reserveBytes(rates, asked, ...gpu.outside);
     const [share, least] = bandOf(gpu, rates, isStage(site, size));
-    const spared = kernel.sparedBytes(rates, tokens, seqs, model.limit, own, splits, eager) +
-      kernel.openSamplerBytes(rates, tokens, seqs, model.limit, own, splits, eager);
-    return [reserve, kernel.errorBytes(share, least, reserve) + spared];
+    return [reserve, kernel.errorBytes(share, least, reserve) + kernel.openBytes(rates, asked)];
   }
 
   /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the
@@ -255,10 +248,11 @@
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
     const less = narrowBytes(rates, gpu, { tokens, seqs, eager }, kvFormat);
+    const step = reserveStep(gpu, { tokens, seqs, eager }, told);
     return {
-      activations: kernel.activationBytes(rates, tokens, seqs, told, gpu.own, gpu.splits, eager),
-      outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1], gpu.outside[2]),
-      graphs: eager ? 0 : kernel.graphBytes(rates, seqs, tokens, gpu.own, gpu.partial, told) - less,
+      activations: kernel.activationBytes(rates, step),
+      outside: kernel.outsideBytes(rates, ...gpu.outside),
+      graphs: eager ? 0 : kernel.graphBytes(rates, step) - less,
     };
   }
 

@@ -323,25 +323,22 @@
         kernel.longestContext(kernel.freeBytes(pool, block, kept), constant, terms(made), limit),
       poolOf: (seqs) => {
         const rates = ((device.runner && model.other_rates) || model.rates)?.[place];
-        const [multicast, shared, handles] = device.outside;
         const eager = Boolean(facts.eager);
+        const step = {
+          tokens,
+          maxNumSeqs: seqs,
+          context: longest,
+          ownKernels: device.own,
+          splits: device.splits,
+          partial: Boolean(device.partial),
+          eager,
+          compiled: eager,
+        };
         const wide = rates
-          ? kernel.reserveBytes(
-            rates,
-            tokens,
-            seqs,
-            eager,
-            device.own,
-            device.splits,
-            device.partial,
-            multicast,
-            shared,
-            handles,
-            longest,
-          )
+          ? kernel.reserveBytes(rates, step, ...device.outside)
           : model.reserve[device.reserve][place][0];
         const narrow = rates && !kernel.words.two_byte_kv.includes(kv)
-          ? kernel.narrowCacheBytes(rates, seqs, tokens, eager, Boolean(device.partial))
+          ? kernel.narrowCacheBytes(rates, step)
           : 0;
         const memory = facts.utilization === undefined
           ? device.memory

@@ -26,10 +26,7 @@ Units: sizes are bytes on one device, lengths are tokens, times are seconds. Whe
 * ``request`` is the bytes of one, ``constant`` those that do not grow, ``terms`` what grows; ``context`` is its tokens, ``limit``
   the model's longest, ``mean`` the average tokens of requests, ``longest`` those of the longest, ``prefix`` those all share;
 * ``requests`` run at once; ``judged`` is a verdict, ``held`` what memory holds, ``max_num_seqs`` what the engine runs (0: no limit);
-* ``rates`` are a model's on one device, ``tokens`` those of one scheduler step, ``context`` there the longest request that the
-  engine was told to take. ``own_kernels`` tells that the device's kernels for experts bring their own buffers, ``splits`` that
-  its workspace for products of matrices is cut out of what compiling frees, ``eager`` that layers run one by one (no graphs),
-  ``compiled`` that nothing is compiled meanwhile: eager, or compiled graphs are kept.
+* ``rates`` are a model's on one device, and ``step`` is what else decides the reserve.
 """
 
 from __future__ import annotations
@@ -200,6 +197,21 @@ class ReserveRates(NamedTuple):
     chunk_output: float  # Of the output of all chunks, for each token of a step that has several.
     # Which error band applies: its place in :data:`~kvreport.accounting.engines.vllm.reserve.BANDS`.
     kind: int
+
+
+class ReserveStep(NamedTuple):
+    """What decides vLLM's reserve beside the rates of a model: what the server is told, and how its device computes."""
+
+    tokens: int  # Tokens of one scheduler step.
+    max_num_seqs: int  # Requests that run at once.
+    context: int  # The longest request that the server takes.
+    own_kernels: bool  # True where the device's kernels for experts bring their own buffers.
+    splits: bool  # True where its workspace for products of matrices is cut out of what compiling frees.
+    partial: (
+        bool  # True where kernels keep partial results of attention for every request of the largest graph.
+    )
+    eager: bool  # True if layers run one by one, without graphs.
+    compiled: bool  # True if nothing is compiled meanwhile: eager, or compiled graphs are kept.
 
 
 class PoolRule(NamedTuple):
@@ -668,25 +680,19 @@ def graphs_up_to(largest: int, max_num_seqs: int, tokens: int) -> int:
 
 
 def sampled_activation_bytes(
-    rates: ReserveRates,
-    sampling_per_row: float,
-    tokens: int,
-    max_num_seqs: int,
-    context: int,
-    own_kernels: bool,
-    splits: bool,
-    compiled: bool,
+    rates: ReserveRates, step: ReserveStep, sampling_per_row: float, compiled: bool
 ) -> int:
     """Return vLLM's activation peak with a sampler that takes so much of one row of logits.
 
-    ``sampling_per_row``: bytes of one row of logits while it is sampled from.
+    ``sampling_per_row``: bytes of one row of logits while it is sampled from. ``compiled`` stands for the step's own.
     """
-    rows = min(max_num_seqs, tokens)
+    tokens = step.tokens
+    rows = min(step.max_num_seqs, tokens)
     # Latents of eight of the longest requests are expanded, or of four blocks for each that runs at once.
-    latents = min(max(8 * context, 4 * max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
+    latents = min(max(8 * step.context, 4 * step.max_num_seqs * EXPANDED_BLOCK), EXPANDED_TOKENS)
     expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
-    gathered = rates.gathered_own_per_token * tokens if own_kernels else 0.0
-    beyond = max(tokens - rates.expert_chunk, 0.0) if rates.expert_chunk > 0 and not own_kernels else 0.0
+    gathered = rates.gathered_own_per_token * tokens if step.own_kernels else 0.0
+    beyond = max(tokens - rates.expert_chunk, 0.0) if rates.expert_chunk > 0 and not step.own_kernels else 0.0
     forward = (
         max(
             rates.forward_per_token * tokens - rates.chunked_per_token * beyond + gathered,
@@ -697,65 +703,35 @@ def sampled_activation_bytes(
     )
     buffered = rates.buffer_per_row * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = sampling_per_row * rows + buffered + rates.kept_per_token * tokens
-    images = max(min(rates.images, context // IMAGE_TOKENS), 1)
+    images = max(min(rates.images, step.context // IMAGE_TOKENS), 1)
     encoding = max(rates.encoding * images, rates.encoding_per_token * tokens)
     encoded = max(rates.encoded * images, rates.encoded_per_token * tokens)
     experts = rates.workspace_per_token * tokens - rates.chunked_workspace * beyond
     output = rates.chunk_output * tokens if beyond > 0 else 0.0
-    workspace = max(0.0 if own_kernels else experts + output, rates.index_per_token * context)
-    kept = rates.streams_per_token * tokens + rates.counted_per_row * max_num_seqs
+    workspace = max(0.0 if step.own_kernels else experts + output, rates.index_per_token * step.context)
+    kept = rates.streams_per_token * tokens + rates.counted_per_row * step.max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
-    left = rates.left_copy if splits else 0.0
+    left = rates.left_copy if step.splits else 0.0
     return round(
         kept
         + (passes if compiled else max(passes, rates.compiling + rates.compiling_per_token * tokens) + left)
     )
 
 
-def activation_bytes(
-    rates: ReserveRates,
-    tokens: int,
-    max_num_seqs: int,
-    context: int,
-    own_kernels: bool,
-    splits: bool,
-    compiled: bool,
-) -> int:
+def activation_bytes(rates: ReserveRates, step: ReserveStep) -> int:
     """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays."""
-    return sampled_activation_bytes(
-        rates, rates.sampling_per_row, tokens, max_num_seqs, context, own_kernels, splits, compiled
-    )
+    return sampled_activation_bytes(rates, step, rates.sampling_per_row, step.compiled)
 
 
-def open_sampler_bytes(
-    rates: ReserveRates,
-    tokens: int,
-    max_num_seqs: int,
-    context: int,
-    own_kernels: bool,
-    splits: bool,
-    compiled: bool,
-) -> int:
-    """Return how far vLLM's activation peak is open because either of two samplers may be installed; arguments as there."""
-    one = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
-    other = sampled_activation_bytes(
-        rates, rates.other_sampling_per_row, tokens, max_num_seqs, context, own_kernels, splits, compiled
-    )
-    return max(one - other, other - one)
+def open_bytes(rates: ReserveRates, step: ReserveStep) -> int:
+    """Return how far vLLM's activation peak is open, because no flag tells these.
 
-
-def spared_bytes(
-    rates: ReserveRates,
-    tokens: int,
-    max_num_seqs: int,
-    context: int,
-    own_kernels: bool,
-    splits: bool,
-    compiled: bool,
-) -> int:
-    """Return what a later start of vLLM has of the activation peak, because it compiles nothing; arguments as there."""
-    first = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled)
-    return first - activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, True)
+    Whether the start compiles, which a later one does not, and which of two samplers is installed.
+    """
+    one = activation_bytes(rates, step)
+    later = sampled_activation_bytes(rates, step, rates.sampling_per_row, True)
+    other = sampled_activation_bytes(rates, step, rates.other_sampling_per_row, step.compiled)
+    return one - later + max(one - other, other - one)
 
 
 def follows_length(rates: ReserveRates) -> bool:
@@ -768,76 +744,36 @@ def follows_length(rates: ReserveRates) -> bool:
     return max(rates.index_per_token, videos, rates.expanded, rates.scored_per_row) > 0
 
 
-def freed_bytes(
-    rates: ReserveRates,
-    tokens: int,
-    max_num_seqs: int,
-    context: int,
-    longest: int,
-    own_kernels: bool,
-    splits: bool,
-    eager: bool,
-) -> int:
-    """Return how much smaller vLLM's reserve is with a shorter longest request.
-
-    ``longest``: the longest that it would take by itself.
-    """
-    most = following_bytes(rates, tokens, max_num_seqs, longest, own_kernels, splits, eager, eager)
-    return most - following_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager, eager)
+def following_bytes(rates: ReserveRates, step: ReserveStep) -> int:
+    """Return what of vLLM's reserve may follow the longest request: its activation peak, and logits in graphs."""
+    return activation_bytes(rates, step) + (0 if step.eager else scored_bytes(rates, step))
 
 
-def following_bytes(
-    rates: ReserveRates,
-    tokens: int,
-    max_num_seqs: int,
-    context: int,
-    own_kernels: bool,
-    splits: bool,
-    compiled: bool,
-    eager: bool,
-) -> int:
-    """Return what of vLLM's reserve may follow the longest request: its activation peak, and logits in graphs.
-
-    Arguments as of :func:`activation_bytes`; ``eager`` tells that no graphs are captured.
-    """
-    scored = 0 if eager else scored_bytes(rates, max_num_seqs, tokens, own_kernels, context)
-    return activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, compiled) + scored
+def graph_bytes(rates: ReserveRates, step: ReserveStep) -> int:
+    """Return the bytes of all captured graphs."""
+    largest = rates.largest_capture if step.own_kernels else LARGEST_CAPTURE
+    captured = min(step.max_num_seqs, LARGEST_CAPTURE, step.tokens)
+    results = rates.partial_per_row * captured if step.partial else 0.0
+    each = rates.per_graph_partial if step.partial else rates.per_graph
+    graphs = graphs_up_to(largest, step.max_num_seqs, step.tokens)
+    return round(each * graphs + results) + scored_bytes(rates, step)
 
 
-def graph_bytes(
-    rates: ReserveRates, max_num_seqs: int, tokens: int, own_kernels: bool, partial: bool, context: int
-) -> int:
-    """Return the bytes of all captured graphs; arguments as of :func:`activation_bytes`.
-
-    ``partial`` tells that the device's kernels keep partial results of attention for every request of the largest graph.
-    """
-    largest = rates.largest_capture if own_kernels else LARGEST_CAPTURE
-    results = rates.partial_per_row * min(max_num_seqs, LARGEST_CAPTURE, tokens) if partial else 0.0
-    each = rates.per_graph_partial if partial else rates.per_graph
-    scored = scored_bytes(rates, max_num_seqs, tokens, own_kernels, context)
-    return round(each * graphs_up_to(largest, max_num_seqs, tokens) + results) + scored
-
-
-def scored_bytes(rates: ReserveRates, max_num_seqs: int, tokens: int, own_kernels: bool, context: int) -> int:
-    """Return the bytes of an indexer's logits in captured graphs; arguments as of :func:`activation_bytes`.
+def scored_bytes(rates: ReserveRates, step: ReserveStep) -> int:
+    """Return the bytes of an indexer's logits in captured graphs.
 
     A graph must do for every length, so that it scores as many places as the longest request has.
     """
-    largest = rates.largest_capture if own_kernels else LARGEST_CAPTURE
-    each = rates.scored_own_per_row if own_kernels else rates.scored_per_row
-    return round(each * min(max_num_seqs, largest, tokens) * context)
+    largest = rates.largest_capture if step.own_kernels else LARGEST_CAPTURE
+    each = rates.scored_own_per_row if step.own_kernels else rates.scored_per_row
+    return round(each * min(step.max_num_seqs, largest, step.tokens) * step.context)
 
 
-def narrow_cache_bytes(
-    rates: ReserveRates, max_num_seqs: int, tokens: int, eager: bool, partial: bool
-) -> int:
-    """Return the bytes that graphs keep less where the cache has fewer than 16 bits; arguments as of :func:`graph_bytes`.
-
-    ``eager`` tells that no graphs are captured.
-    """
-    if eager or not partial:
+def narrow_cache_bytes(rates: ReserveRates, step: ReserveStep) -> int:
+    """Return the bytes that graphs keep less where the cache has fewer than 16 bits."""
+    if step.eager or not step.partial:
         return 0
-    return round(rates.narrow_per_row * min(max_num_seqs, LARGEST_CAPTURE, tokens))
+    return round(rates.narrow_per_row * min(step.max_num_seqs, LARGEST_CAPTURE, step.tokens))
 
 
 def outside_bytes(rates: ReserveRates, multicast: bool, shared: int, handles: bool) -> int:
@@ -851,26 +787,10 @@ def outside_bytes(rates: ReserveRates, multicast: bool, shared: int, handles: bo
     return round(taken) + shared * rates.shared
 
 
-def reserve_bytes(
-    rates: ReserveRates,
-    tokens: int,
-    max_num_seqs: int,
-    eager: bool,
-    own_kernels: bool,
-    splits: bool,
-    partial: bool,
-    multicast: bool,
-    shared: int,
-    handles: bool,
-    context: int,
-) -> int:
-    """Return vLLM's reserve under given scheduler sizes; arguments as of the functions above.
-
-    ``eager`` tells that no graphs are captured.
-    """
-    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, splits, eager)
-    graphs = 0 if eager else graph_bytes(rates, max_num_seqs, tokens, own_kernels, partial, context)
-    return activations + outside_bytes(rates, multicast, shared, handles) + graphs
+def reserve_bytes(rates: ReserveRates, step: ReserveStep, multicast: bool, shared: int, handles: bool) -> int:
+    """Return vLLM's reserve; arguments as of :func:`outside_bytes`."""
+    graphs = 0 if step.eager else graph_bytes(rates, step)
+    return activation_bytes(rates, step) + outside_bytes(rates, multicast, shared, handles) + graphs
 
 
 def band_kind(rates: ReserveRates) -> int:

@@ -116,6 +116,7 @@ def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> T
     """
     parts: list[str] = []
     places: dict[str, list[str]] = {}
+    truths: dict[str, list[str]] = {}
     names: list[str] = []
     declarations: list[str] = []
     types: list[str] = []
@@ -134,6 +135,7 @@ def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> T
                 types.append(f"type {name} = {aliases[name]};")
             case ast.ClassDef(name=name):
                 fields = _fields(node, aliases)
+                truths[name] = [one for one, kind in fields.items() if kind == "boolean"]
                 if name in _LISTS:
                     places[name] = list(fields)
                     aliases[name] = f"readonly [{', '.join(fields.values())}]"
@@ -142,7 +144,7 @@ def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> T
                     aliases[name] = f"{{ {shown} }}"
                 types.append(f"type {name} = {aliases[name]};")
             case ast.FunctionDef():
-                made = _Function(node, aliases, places)
+                made = _Function(node, aliases, places, truths)
                 parts.append(made.text())
                 names.append(camel(node.name))
                 declarations.append(made.declaration())
@@ -201,7 +203,11 @@ class _Function:
     """One function on its way to JavaScript."""
 
     def __init__(
-        self, node: ast.FunctionDef, aliases: dict[str, str], places: Mapping[str, list[str]]
+        self,
+        node: ast.FunctionDef,
+        aliases: dict[str, str],
+        places: Mapping[str, list[str]],
+        truths: Mapping[str, list[str]],
     ) -> None:
         arguments = node.args
         if (
@@ -218,6 +224,7 @@ class _Function:
         self._places = {name: places[kind] for name, kind in kinds.items() if kind in places}
         self._returns = _type(node.returns, aliases)
         self._booleans = {name for name, kind in self._parameters if kind == "boolean"}
+        self._booleans |= {f"{name}.{one}" for name, kind in kinds.items() for one in truths.get(kind, ())}
         assigned = [name for one in ast.walk(node) for name in _assigned(one)]
         self._once = {name for name in assigned if assigned.count(name) == 1}
         self._assigned = set(assigned)
@@ -325,6 +332,8 @@ class _Function:
                 return self._expression(node)
             case ast.Name(id=name) if name in self._booleans:
                 return camel(name)
+            case ast.Attribute() if ast.unparse(node) in self._booleans:
+                return self._expression(node)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return f"!({self._condition(operand)})"
             case ast.BoolOp(op=operator, values=values):

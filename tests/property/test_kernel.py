@@ -296,9 +296,8 @@ def test_a_reserve_is_the_package_s_own():
             device = reserve.OnDevice(vendor, "server", own, splits, partial, multicast)
             step = EngineStep(tokens, rows, Layout(tensor=4), eager=eager, context_tokens=32_768)
             whole = reserve.reserve(model, engine, device, step)
-            found = kernel.reserve_bytes(
-                rates, tokens, rows, eager, own, splits, partial, multicast, 0, handles, 32_768
-            )
+            asked = reserve.kernel_step(device, step, 32_768)
+            found = kernel.reserve_bytes(rates, asked, multicast, 0, handles)
             assert found == whole.total
 
 

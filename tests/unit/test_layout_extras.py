@@ -477,9 +477,9 @@ def test_a_stage_keeps_a_buffer_for_what_it_receives(catalog: Catalog) -> None:
             alone = engine.reserve_rates(parts[number].model, place)
             assert rates is not None
             assert alone is not None
-            gained = kernel.reserve_bytes(
-                rates, 8192, 8, True, True, False, False, True, 0, True, 2048
-            ) - kernel.reserve_bytes(alone, 8192, 8, True, True, False, False, True, 0, True, 2048)
+            step = kernel.ReserveStep(8192, 8, 2048, True, False, False, True, True)
+            whole, less = (kernel.reserve_bytes(one, step, True, 0, True) for one in (rates, alone))
+            gained = whole - less
             assert gained == (tensors * 2 * model.hidden_size * 8192 if receives else 0), (name, number)
         second = max(found.deployment.ranks, key=lambda one: one.places)
         step = second.case.step

@@ -206,21 +206,18 @@ def test_a_formula_on_an_array_is_the_formula(catalog: Catalog) -> None:
     lengths = np.array([0, 1, 64, 8192, 16_383, 16_384, 65_536, 1 << 20])
     for name in (VIDEOS, INDEXED, STAGED, "deepseek-ai/DeepSeek-V4.1-Flash", "Qwen/Qwen2.5-7B"):
         rates = read_rates(catalog.model(name), engine, Told(tensor_parallel=draw.choice([1, 8])))
-        step = (rates, draw.choice([2048, 8192]), draw.choice([1, 256, 1024]))
-        own, splits, compiled, eager = (draw.random() < 0.5 for _ in range(4))
-        plain = [kernel.activation_bytes(*step, int(one), own, splits, compiled) for one in lengths]
-        assert xp.on_arrays(kernel.activation_bytes)(*step, lengths, own, splits, compiled).tolist() == plain
-        order = (step[0], step[2], step[1], own)
-        scored = [kernel.scored_bytes(*order, int(one)) for one in lengths]
-        assert xp.on_arrays(kernel.scored_bytes)(*order, lengths).tolist() == scored
-        told = (own, splits, compiled, eager)
-        whole = [kernel.following_bytes(*step, int(one), *told) for one in lengths]
-        assert whole == [one + (0 if eager else other) for one, other in zip(plain, scored, strict=True)]
-        assert (len(set(whole)) > 1) <= kernel.follows_length(rates)
-        told = (own, splits, eager, eager)
-        most = kernel.following_bytes(*step, 1 << 20, *told)
-        freed = [kernel.freed_bytes(*step, int(one), 1 << 20, own, splits, eager) for one in lengths]
-        assert [most - one for one in freed] == [
-            kernel.following_bytes(*step, int(one), *told) for one in lengths
+        sizes = draw.choice([2048, 8192]), draw.choice([1, 256, 1024])
+        flags = [draw.random() < 0.5 for _ in kernel.ReserveStep._fields[3:]]
+        many = kernel.ReserveStep(*sizes, lengths, *flags)
+        steps = [many._replace(context=int(one)) for one in lengths]
+        plain = [kernel.activation_bytes(rates, one) for one in steps]
+        assert xp.on_arrays(kernel.activation_bytes)(rates, many).tolist() == plain
+        scored = [kernel.scored_bytes(rates, one) for one in steps]
+        assert xp.on_arrays(kernel.scored_bytes)(rates, many).tolist() == scored
+        assert np.broadcast_to(xp.on_arrays(kernel.open_bytes)(rates, many), lengths.shape).tolist() == [
+            kernel.open_bytes(rates, one) for one in steps
         ]
+        whole = [kernel.following_bytes(rates, one) for one in steps]
+        assert whole == [one + (0 if many.eager else other) for one, other in zip(plain, scored, strict=True)]
+        assert (len(set(whole)) > 1) <= kernel.follows_length(rates)
         assert plain == sorted(plain)

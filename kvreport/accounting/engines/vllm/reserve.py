@@ -8,6 +8,7 @@ add to it (up to 0.22), what a device adds that shares its memory with a CPU, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kvreport.accounting import kernel
@@ -274,36 +275,47 @@ def reserve(model: Model, engine: Engine, device: OnDevice, step: EngineStep) ->
         InputError: If the engine's data lacks a coefficient.
     """
     rates = rates_of(model, engine, *Told.of(engine, device, step))
-    context_tokens, eager, compiled = step.context_tokens, step.eager, step.compiled
-    max_batched_tokens, max_seqs = step.max_batched_tokens, step.max_seqs
-    asked: Any = model.context_tokens if context_tokens is None else context_tokens
-    peak = kernel.activation_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.activation_bytes)
-    scored = kernel.scored_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.scored_bytes)
-    own = brings_buffers(engine, device)
-    measured = (rates, max_batched_tokens, max_seqs, asked, own, device.splits)
-    activations = peak(*measured, eager or compiled)
+    asked: Any = model.context_tokens if step.context_tokens is None else step.context_tokens
+    measured = kernel_step(device, step, asked)._replace(own_kernels=brings_buffers(engine, device))
+    captured = measured._replace(own_kernels=device.own_expert_kernels)
+    activations = _of_lengths(kernel.activation_bytes, asked)(rates, measured)
     outside = kernel.outside_bytes(rates, *outside_framework(engine, device))
     graphs: Any = 0
-    if not eager:
-        captured = (rates, max_seqs, max_batched_tokens, device.own_expert_kernels)
-        graphs = kernel.graph_bytes(*captured, device.partial, 0) + scored(*captured, asked)
+    if not step.eager:
+        graphs = kernel.graph_bytes(rates, captured._replace(context=0))
+        graphs = graphs + _of_lengths(kernel.scored_bytes, asked)(rates, captured)
     if step.narrow_cache:
-        graphs -= kernel.narrow_cache_bytes(rates, max_seqs, max_batched_tokens, eager, device.partial)
+        graphs -= kernel.narrow_cache_bytes(rates, captured)
     total = activations + outside + graphs
-    # A later start has what compiling took. No flag tells which start it is: the band spans both.
-    spared = activations - (activations if eager or compiled else peak(*measured, compiled=True))
     half = kernel.error_band(
         *band(engine, device.device_class, "stages" if step.layout.pipeline > 1 else BANDS[rates.kind]), total
     )
-    # Nor does one tell which sampler is installed.
-    either = kernel.open_sampler_bytes if xp.is_plain(asked) else xp.on_arrays(kernel.open_sampler_bytes)
-    spared = spared + either(*measured, eager or compiled)
     return Reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
-        uncertainty=xp.integers(xp.rint(half)) + spared,
+        # No flag tells whether a start compiles, nor which sampler is installed: the band spans both.
+        uncertainty=xp.integers(xp.rint(half)) + _of_lengths(kernel.open_bytes, asked)(rates, measured),
     )
+
+
+def kernel_step(device: OnDevice, step: EngineStep, context_tokens: Any) -> kernel.ReserveStep:  # noqa: ANN401
+    """A step as the formulas take it; ``context_tokens``: the longest request, or an array of them."""
+    return kernel.ReserveStep(
+        tokens=step.max_batched_tokens,
+        max_num_seqs=step.max_seqs,
+        context=context_tokens,
+        own_kernels=device.own_expert_kernels,
+        splits=device.splits,
+        partial=device.partial,
+        eager=step.eager,
+        compiled=step.eager or step.compiled,
+    )
+
+
+def _of_lengths(formula: Callable[..., int], context_tokens: Any) -> Callable[..., Any]:  # noqa: ANN401
+    """A formula of a step, for one longest request or an array of them."""
+    return formula if xp.is_plain(context_tokens) else xp.on_arrays(formula)
 
 
 @remembered

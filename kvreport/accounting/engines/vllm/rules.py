@@ -155,25 +155,19 @@ class Vllm(EngineRules):
         sizes = Shape.of(model)
         if not (sizes.indexed or sizes.latent_heads or sizes.tower):
             return None
-        compiled = step.eager or step.compiled
         device = reserve.OnDevice.of(accelerator)
-        own, splits = device.own_expert_kernels, device.splits
         rates = self._rates(model, accelerator, step)
         if not kernel.follows_length(rates):
             return None
-        before = (rates, step.max_batched_tokens, step.max_seqs)
-        whole = (*before, own, splits, compiled, step.eager)
 
         def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array
+            asked = reserve.kernel_step(device, step, tokens)
             if xp.is_plain(tokens):
-                return kernel.following_bytes(*before, tokens, own, splits, compiled, step.eager)
-            bytes_of = xp.on_arrays(kernel.activation_bytes)(*before, tokens, own, splits, compiled)
-            if step.eager:
-                return bytes_of
-            captured = (rates, step.max_seqs, step.max_batched_tokens, own)
-            return bytes_of + xp.on_arrays(kernel.scored_bytes)(*captured, tokens)
+                return kernel.following_bytes(rates, asked)
+            bytes_of = xp.on_arrays(kernel.activation_bytes)(rates, asked)
+            return bytes_of if step.eager else bytes_of + xp.on_arrays(kernel.scored_bytes)(rates, asked)
 
-        return whole, peak
+        return (rates, reserve.kernel_step(device, step, None)), peak
 
     def _rates(self, model: Model, accelerator: Accelerator, step: EngineStep) -> kernel.ReserveRates:
         """The rates of a model on a device."""
