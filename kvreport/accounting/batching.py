@@ -88,7 +88,6 @@ def simulate(
     pool_tokens: int,
     maximum_tokens: int,
     max_seqs: int = 256,
-    shared_prefix_tokens: int = 0,
     decode_seconds: DecodeSeconds | None = None,
     prefill_seconds: PrefillSeconds | None = None,
 ) -> SimulatedRun:
@@ -105,8 +104,6 @@ def simulate(
         pool_tokens: Tokens that the cache has room for.
         maximum_tokens: Longest request allowed; what a stretch reserves.
         max_seqs: Largest batch.
-        shared_prefix_tokens: Leading tokens that all prompts have in common; pages hold their
-            full pages once.
         decode_seconds: Time of a step; None counts steps.
         prefill_seconds: Time of a prefill; None counts nothing.
 
@@ -120,7 +117,6 @@ def simulate(
         pool_tokens,
         maximum_tokens,
         max_seqs,
-        shared_prefix_tokens,
     )
     tally = _Tally(written=int(server.left.sum()))
     while server.waiting or server.running:
@@ -151,7 +147,6 @@ class _Server:
     cells: int
     stretch: int
     max_seqs: int
-    shared: int
     waiting: deque[int]
     running: list[int]
 
@@ -164,7 +159,6 @@ class _Server:
         pool_tokens: int,
         maximum_tokens: int,
         max_seqs: int,
-        shared_prefix_tokens: int,
     ) -> _Server:
         if prompt.shape != output.shape or prompt.ndim != 1 or not prompt.size:
             raise InputError("requests: found no or unequal lists of prompts and outputs")
@@ -176,31 +170,23 @@ class _Server:
                 f"requests: the longest has {longest:,} tokens, over the maximum of {maximum_tokens:,}; "
                 "raise the maximum or shorten the lengths"
             )
-        if shared_prefix_tokens > int(prompt.min()):
-            raise InputError(
-                f"shared prefix: found {shared_prefix_tokens:,} tokens, but the shortest prompt has "
-                f"{int(prompt.min()):,}"
-            )
         paged = allocator.kind == "paged"
         page = allocator.page_tokens if paged else 1
-        shared = shared_prefix_tokens // page * page if paged else 0
-        cells = pool_tokens // page - shared // page
-        stretch = maximum_tokens
-        needed = int(pages(longest - shared, page)) if paged else stretch
+        cells = pool_tokens // page
+        needed = int(pages(longest, page)) if paged else maximum_tokens
         if needed > cells:
             raise InputError(
                 f"pool: {pool_tokens:,} tokens do not hold one request of "
-                f"{longest if paged else stretch:,}; enlarge the pool or shorten the requests"
+                f"{longest if paged else maximum_tokens:,}; enlarge the pool or shorten the requests"
             )
         return cls(
-            prompt - shared,
+            prompt,
             output.copy(),
-            prompt - shared,
+            prompt.copy(),
             allocator,
             cells,
-            stretch,
+            maximum_tokens,
             max_seqs,
-            shared,
             deque(range(len(prompt))),
             [],
         )
@@ -296,7 +282,7 @@ class _Tally:
         if decode_seconds is None:
             self.seconds += steps
         else:
-            mean = contexts.mean() + server.shared + np.arange(1, steps + 1, dtype=np.float64)
+            mean = contexts.mean() + np.arange(1, steps + 1, dtype=np.float64)
             self.seconds += float(decode_seconds(batch, mean).sum())
 
     def run(self, server: _Server) -> SimulatedRun:

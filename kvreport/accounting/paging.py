@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, sqrt
-from statistics import NormalDist
+from math import sqrt
 from typing import Final, Literal
 
 import numpy as np
@@ -32,10 +31,8 @@ Reservation = Literal["maximum", "power_of_two", "exact", "pages"]
 ``pages``: pages of a fixed size as the request grows (PagedAttention).
 """
 
-Shape = Literal["geometric", "lognormal", "fixed"]
-
-_LOGNORMAL_SIGMA: Final = 1.0
 MAX_SAMPLES: Final = 1_000_000
+_SAMPLES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,35 +56,31 @@ class Lengths:
         return cls(tuple(sorted(values)))
 
     @classmethod
-    def spread(cls, mean: float, maximum: int, shape: Shape = "geometric", samples: int = 1024) -> Lengths:
+    def spread(cls, mean: float, maximum: int) -> Lengths:
         """Lengths with a given mean below a maximum, at evenly spaced quantiles.
 
-        The parent distribution is cut at ``maximum`` by leaving longer lengths out, and its
-        parameter is chosen so that the mean *after* the cut is ``mean``.
-
-        ``mean``: mean length in tokens. ``maximum``: longest length in tokens. ``shape``: ``geometric``
-        (every next token may be the last, at equal odds), ``lognormal`` (heavy tail, sigma 1) or
-        ``fixed`` (all alike). ``samples``: how many quantiles.
+        They are geometric (every next token may be the last, at equal odds). Lengths above ``maximum`` are left out, and
+        the parameter is chosen so that the mean *after* the cut is ``mean``.
 
         Raises:
             InputError: If no such distribution has that mean below that maximum.
         """
-        if shape == "fixed" or mean == maximum:
-            return cls.of([round(mean)])
         # A cut geometric distribution cannot lean to the right: its mean stays below the middle.
-        highest = (1 + maximum) / 2 if shape == "geometric" else float(maximum)
+        highest = (1 + maximum) / 2
         if not 1 <= mean < highest:
             raise InputError(
                 f"lengths: a mean of {mean:g} with a maximum of {maximum:,} is impossible for a "
-                f"{shape} distribution; allowed: a mean from 1 to below {highest:g}, "
+                f"geometric distribution; allowed: a mean from 1 to below {highest:g}, "
                 "or give the lengths themselves"
             )
-        quantiles = (np.arange(samples) + 0.5) / samples
+        quantiles = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
         low, high = 1e-3, float(maximum) * 1e3
-        found = np.ones(samples)
+        found = np.ones(_SAMPLES)
         for _ in range(80):
             middle = sqrt(low * high)
-            found = _quantiles(quantiles, middle, maximum, shape)
+            # An exponential of this mean, cut and rounded up, is geometric.
+            values = -middle * np.log1p(quantiles * np.expm1(-maximum / middle))
+            found = np.clip(np.ceil(values), 1, maximum)
             low, high = (middle, high) if found.mean() < mean else (low, middle)
         return cls(tuple(int(value) for value in np.sort(found)))
 
@@ -190,27 +183,21 @@ def occupancy(
     *,
     maximum_tokens: int,
     page_tokens: int = 16,
-    shared_prefix_tokens: int = 0,
 ) -> Occupancy:
     """What requests store and occupy over their lives, one step per output token.
 
-    A request that lives longer weighs more, as it does in a running server. A prefix that all
-    requests share is stored once by an allocator with pages (its full pages; the rest is
-    copied) and by every request without; it is left out of both sums here where it is shared.
+    A request that lives longer weighs more, as it does in a running server.
 
     Args:
-        prompt_tokens: Prompt lengths, the shared prefix included.
+        prompt_tokens: Prompt lengths.
         output_tokens: Output lengths, the same shape.
         reservation: How memory is handed out.
         maximum_tokens: Longest request allowed.
         page_tokens: Tokens per page.
-        shared_prefix_tokens: Leading tokens that all prompts have in common.
     """
     prompt = np.asarray(prompt_tokens, dtype=np.int64)
     output = np.asarray(output_tokens, dtype=np.int64)
     if reservation == "pages":
-        shared = shared_prefix_tokens // page_tokens * page_tokens
-        prompt = prompt - shared
         occupied = page_steps(prompt + output, page_tokens) - page_steps(prompt, page_tokens)
         occupied = occupied * page_tokens
     else:
@@ -227,17 +214,3 @@ def page_steps(tokens: npt.ArrayLike, page_tokens: int) -> Integers:
     held = np.asarray(tokens, dtype=np.int64)
     full, rest = held // page_tokens, held % page_tokens
     return page_tokens * full * (full + 1) // 2 + rest * (full + 1)
-
-
-def _quantiles(
-    quantiles: npt.NDArray[np.float64], parameter: float, maximum: int, shape: Shape
-) -> npt.NDArray[np.float64]:
-    """Lengths at ``quantiles`` of a distribution cut at ``maximum``."""
-    if shape == "lognormal":
-        normal = NormalDist(log(parameter), _LOGNORMAL_SIGMA)
-        below = normal.cdf(log(maximum))
-        values = np.exp([normal.inv_cdf(q) for q in quantiles * below])
-    else:
-        # An exponential of this mean, cut and rounded up, is geometric.
-        values = -parameter * np.log1p(quantiles * np.expm1(-maximum / parameter))
-    return np.clip(np.ceil(values), 1, maximum)

@@ -200,43 +200,32 @@ class GgufFile:
         return f"{ENDPOINT}/{self.repository}/tree/{self.revision}"
 
 
-def kept_gguf(
-    name: str, mix: str | None = None, revision: str | None = None, *, cache: Path | None = None
-) -> GgufFile | None:
+def kept_gguf(name: str, mix: str | None = None, revision: str | None = None) -> GgufFile | None:
     """Return the header of a repository's file that was fetched before, or None; opens no connection."""
     with guard(f"model {shorten(name)}", _READ):
-        folder = _kept_folder(name, revision, "gguf", cache)
+        folder = _kept_folder(name, revision, "gguf", None)
         if folder is None:
             return None
         parts = gguf_parts((path.name for path in folder.iterdir()), mix)
         return GgufFile(name, folder.name, mix, folder / parts[0]) if parts else None
 
 
-def fetch_gguf(
-    name: str,
-    mix: str | None = None,
-    revision: str | None = None,
-    *,
-    cache: Path | None = None,
-    endpoint: str | None = None,
-) -> GgufFile:
+def fetch_gguf(name: str, mix: str | None = None, revision: str | None = None) -> GgufFile:
     """Fetch the header of a repository's GGUF file, of every part, and keep it.
 
     Args:
         name: ``org/name``.
         mix: ``Q4_K_M``, ``UD-Q4_K_XL``, ...; None for what llama-server takes.
         revision: Branch, tag or commit; None for the main branch as it is now.
-        cache: Where to keep it; None for :func:`cache_folder`.
-        endpoint: The Hub; None for ``$HF_ENDPOINT``, else :data:`ENDPOINT`.
 
     Raises:
         InputError: If the repository is missing, gated or not reachable, or has no such file.
     """
-    hub, asked = _asked(name, revision, endpoint)
+    hub, asked = _asked(name, revision, None)
     with guard(f"model {name}", _ASKED):
         commit, files = hub.listing(asked)
         parts = chosen_parts(name, files, mix)
-        home = _home(cache, name)
+        home = _home(None, name)
         folder = home / "gguf" / commit
         folder.mkdir(parents=True, exist_ok=True)
         for part in parts:

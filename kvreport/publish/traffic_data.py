@@ -15,7 +15,7 @@ from kvreport.publish.noted import kept
 from kvreport.publish.parts import Parts
 from kvreport.publish.profiles import FOLDER, encode
 from kvreport.traffic.answers import may_stand_in
-from kvreport.traffic.hits import hit_counts, hit_curve
+from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.reuse import Reuse, reuse
 from kvreport.traffic.shipped import open_trace, shipped_traces
 from kvreport.traffic.trace import MAX_LEFT_OUT, Trace, within_context
@@ -144,7 +144,8 @@ def hits_of(key: str, sizes: Sequence[int], *, warmup: float) -> list[int]:
     """
 
     def computed() -> list[int]:
-        return [one.hit_tokens for one in hit_curve(reuse(open_once(key)), sizes, warmup=warmup)]
+        runs = reuse(open_once(key))
+        return [hit_counts(runs, size, warmup=warmup).hit_tokens for size in sizes]
 
     return kept(f"hit tokens {key} {warmup} {list(sizes)}", computed)
 

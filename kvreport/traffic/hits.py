@@ -93,29 +93,6 @@ def hit_counts(
     return _count(reuse, found, capacity, warmup, compute_last=compute_last)
 
 
-def hit_curve(
-    reuse: Reuse,
-    capacities: Sequence[int | None],
-    *,
-    policy: Policy = "lru",
-    warmup: float = 0.0,
-    time_to_live_s: float | None = None,
-    compute_last: bool = False,
-) -> list[HitCounts]:
-    """Count the hits of several cache sizes; the arguments are those of :func:`hit_counts`."""
-    return [
-        hit_counts(
-            reuse,
-            capacity,
-            policy=policy,
-            warmup=warmup,
-            time_to_live_s=time_to_live_s,
-            compute_last=compute_last,
-        )
-        for capacity in capacities
-    ]
-
-
 def _lru_units(reuse: Reuse, capacity: int | None, time_to_live_s: float | None) -> list[int]:
     """Leading units of each request that an LRU cache of this size holds when the request arrives."""
     found = [0] * len(reuse.trace)

@@ -20,7 +20,7 @@ class OrderResult:
 
     requests: int  # Requests that fit the pools alone.
     refused: int  # Requests that do not.
-    prompt_tokens: int  # Prompt tokens of the former, in the counted window.
+    prompt_tokens: int  # Prompt tokens of the former.
     hit_tokens: int  # Of these, tokens found on the device or the host.
     host_tokens: int  # Of these, tokens found on the host only.
     evicted: tuple[int, ...]  # Blocks of each pool that were evicted.
@@ -38,7 +38,6 @@ def replay_in_order(
     host: HostTier | None = None,
     time_to_live_s: float | None = None,
     outputs: bool = True,
-    warmup: float = 0.0,
     max_batched_tokens: int = 8192,
 ) -> OrderResult:
     """Send a trace through the pools one request at a time.
@@ -49,11 +48,9 @@ def replay_in_order(
         host: Cache in host memory, or None.
         time_to_live_s: Seconds after which a cached block expires; None: never.
         outputs: True if outputs are stored, too.
-        warmup: Share of the first requests that are not counted.
         max_batched_tokens: Tokens of one prefill step; states are kept at the ends of steps.
     """
     memory = CacheMemory(trace, pools, host=host, time_to_live_s=time_to_live_s)
-    first = int(len(trace) * warmup)
     served = refused = prompts = hits = from_host = 0
     for request in range(len(trace)):
         prompt = trace.prompt_tokens[request]
@@ -64,10 +61,9 @@ def replay_in_order(
         memory.now = trace.arrival_s[request]
         run = memory.start(request, 0)
         memory.admit(run, memory.find(run))
-        if request >= first:
-            prompts += prompt
-            hits += run.hit
-            from_host += run.loaded
+        prompts += prompt
+        hits += run.hit
+        from_host += run.loaded
         served += 1
         while run.stored < prompt:
             memory.grow(run, min(run.stored + max_batched_tokens, prompt))

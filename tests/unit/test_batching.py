@@ -1,6 +1,5 @@
 """The simulation of a busy server, against runs worked by hand and its own closed forms."""
 
-import numpy as np
 import pytest
 
 from kvreport.accounting.batching import Allocator, SimulatedRun, at_best, simulate
@@ -93,18 +92,6 @@ def test_larger_pages_waste_more_and_hold_fewer() -> None:
     assert runs[0].mean_running > runs[2].mean_running
 
 
-def test_a_shared_prefix_is_held_once() -> None:
-    prompts, outputs = np.full(64, 1200), np.full(64, 100)
-    paged = Allocator("paged", 16)
-    alone = simulate(prompts, outputs, paged, pool_tokens=13_000, maximum_tokens=2048)
-    shared = simulate(
-        prompts, outputs, paged, pool_tokens=13_000, maximum_tokens=2048, shared_prefix_tokens=1000
-    )
-    # 13,000 / 16 = 812 pages; 82 pages each at the end without, (812 - 62) / 20 with.
-    assert alone.peak_running <= 812 // 76
-    assert shared.peak_running > 3 * alone.peak_running
-
-
 def test_time_is_what_the_step_times_add_up_to() -> None:
     run = simulate(
         [10, 10],
@@ -165,7 +152,6 @@ def test_throughput_at_best_stays_below_the_roofline_of_its_largest_batch() -> N
     [
         ({"maximum_tokens": 100}, "over the maximum"),
         ({"pool_tokens": 64}, "do not hold one request"),
-        ({"shared_prefix_tokens": 5000}, "shortest prompt"),
     ],
 )
 def test_impossible_servers_are_refused(changes: dict[str, int], sentence: str) -> None:

@@ -57,7 +57,7 @@ def test_hits_of_a_shipped_trace_are_counted_once(tmp_path: Path, monkeypatch: p
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("counted again")
 
-    monkeypatch.setattr(traffic_data, "hit_curve", refuse)
+    monkeypatch.setattr(traffic_data, "hit_counts", refuse)
     with keeping(noted(tmp_path)):
         assert traffic_data.hits_of("mooncake-conversation", [100, 1000], warmup=0.5) == first
 

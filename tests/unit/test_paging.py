@@ -96,16 +96,8 @@ def test_stretches_waste_what_the_pagedattention_paper_measured(
     assert sharegpt(reservation).used_share == pytest.approx(inside, rel=1 / 6)
 
 
-def test_a_shared_prefix_leaves_the_rest_to_each_request() -> None:
-    alone = occupancy([1600], [100], "pages", maximum_tokens=4096)
-    shared = occupancy([1600], [100], "pages", maximum_tokens=4096, shared_prefix_tokens=1000)
-    # 1,000 tokens are 62 full pages of 16; 62 pages less in each of 100 steps.
-    assert alone.occupied - shared.occupied == 62 * 16 * 100
-
-
-@pytest.mark.parametrize("shape", ["geometric", "lognormal"])
-def test_lengths_have_the_mean_and_the_maximum_asked_for(shape: str) -> None:
-    lengths = Lengths.spread(500, 4096, shape)  # type: ignore[arg-type]
+def test_lengths_have_the_mean_and_the_maximum_asked_for() -> None:
+    lengths = Lengths.spread(500, 4096)
     assert lengths.mean == pytest.approx(500, rel=0.01)
     assert lengths.maximum <= 4096
     assert lengths.tokens[0] >= 1
@@ -118,13 +110,10 @@ def test_lengths_are_drawn_alike_every_time_and_cover_the_distribution() -> None
     assert lengths.draw(8).tolist() == [3, 2, 4, 1, 3, 2, 4, 1]
 
 
-@pytest.mark.parametrize(
-    ("mean", "maximum", "shape"),
-    [(600, 1000, "geometric"), (0.5, 100, "geometric"), (200, 100, "lognormal")],
-)
-def test_impossible_lengths_are_refused_in_one_sentence(mean: float, maximum: int, shape: str) -> None:
+@pytest.mark.parametrize(("mean", "maximum"), [(600, 1000), (0.5, 100), (200, 100)])
+def test_impossible_lengths_are_refused_in_one_sentence(mean: float, maximum: int) -> None:
     with pytest.raises(InputError, match=r"a mean of .* with a maximum of .* is impossible"):
-        Lengths.spread(mean, maximum, shape)  # type: ignore[arg-type]
+        Lengths.spread(mean, maximum)
 
 
 def test_observed_lengths_must_be_positive() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kvreport.errors import InputError
 from kvreport.traffic.generate import Workload, generate
-from kvreport.traffic.hits import DEFINITIONS, hit_counts, hit_curve
+from kvreport.traffic.hits import DEFINITIONS, hit_counts
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace, published_checks, shipped_traces
 from kvreport.traffic.trace import TracedRequest, build
@@ -31,10 +31,10 @@ def test_hit_tokens_equal_those_of_kvcache_simulator(run, runs_of):
     reused = runs_of[run["trace"]]
     sizes = [blocks for blocks, _, _ in run["points"]]
     assert len(sizes) == 24
-    lru = hit_curve(reused, sizes, warmup=0.5)
+    lru = [hit_counts(reused, size, warmup=0.5) for size in sizes]
     assert [one.hit_tokens for one in lru] == [hits for _, hits, _ in run["points"]]
     some = run["points"][::4]
-    best = hit_curve(reused, [blocks for blocks, _, _ in some], policy="best", warmup=0.5)
+    best = [hit_counts(reused, blocks, policy="best", warmup=0.5) for blocks, _, _ in some]
     assert [one.hit_tokens for one in best] == [hits for _, _, hits in some]
     without = hit_counts(reused, None, warmup=0.5)
     assert (without.hit_tokens, without.prompt_tokens) == (run["unlimited"], run["prompt_tokens"])
@@ -104,7 +104,7 @@ def test_one_pass_equals_a_simulation_of_each_size(seed, capacity):
 def test_more_cache_never_has_fewer_hits_and_lru_never_beats_the_best(seed):
     reused = reuse(generate(Workload(sessions=150, turns=5, system_prompts=4, seed=seed)))
     sizes = [0, 10, 100, 500, 1000, 2000, 5000, 20_000, None]
-    lru, best = hit_curve(reused, sizes), hit_curve(reused, sizes, policy="best")
+    lru, best = ([hit_counts(reused, size, policy=one) for size in sizes] for one in ("lru", "best"))
     for small, large in pairwise(lru):
         assert small.hit_tokens <= large.hit_tokens
     for small, large in pairwise(best):

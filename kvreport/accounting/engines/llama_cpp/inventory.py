@@ -184,16 +184,13 @@ def _experts_in(row: WeightGroup, routed: int) -> int:
     return 1 if stacked or row.count % routed else routed
 
 
-def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, ...]:
-    """Every tensor of the text model, in the order of its layers, types not chosen yet.
-
-    ``prediction``: True to list multi-token prediction blocks, too; they count as one more layer.
-    """
+def tensors_of(model: Model) -> tuple[LocalTensor, ...]:
+    """Every tensor of the text model, in the order of its layers, types not chosen yet."""
     sets = layer_sets(model)
     widths = _width_layers(model)
     found: list[LocalTensor] = []
     for row in model.weights:
-        if row.component in _SKIPPED and not (prediction and row.component == "mtp"):
+        if row.component in _SKIPPED:
             continue
         layers = widths.get(_inner_width(row)) if row.component == "dense_mlp" else None
         if layers is None:
