@@ -215,8 +215,8 @@ bars(
 # %% [markdown]
 # ## What teams do about it
 #
-# A 4-bit file is only half of the solution. Teams also reduce a factor of the cache formula. They use a model with fewer KV heads (
-# [GQA, MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
+# A 4-bit file is only half of the solution. Teams also reduce a factor of the cache formula. They use a model with fewer KV heads
+# ([GQA, MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
 # a quantized cache, or a limit on concurrency. The cache format is set with `--kv-cache-dtype` in vLLM and SGLang,
 # `kv_cache_config` in TensorRT-LLM, and `--cache-type-k` and `--cache-type-v` in llama.cpp. Hosted services such as the Claude
 # API, ChatGPT and the Mistral API face the same cost, because every active conversation needs a cache, no matter how small the

@@ -168,8 +168,8 @@ claim(
 # Reading 37 tokens and writing one have the *same* bound, because both read the weights once, and 37 tokens are too few to
 # make compute the limit. In the experiment, both took more than a hundred times as long as the bound. The limit of that run
 # was not the GPU but the framework's work between the steps. The author's conclusion, that compute limits prefill and
-# bandwidth limits decode, is right for longer prompts and optimized engines (
-# [the ledger](../evidence/claims/index.md#s5-e5-compute)).
+# bandwidth limits decode, is right for longer prompts and optimized engines
+# ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
 #
 # ## More requests make each step slower
 

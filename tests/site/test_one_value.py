@@ -200,7 +200,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "one slot on an RTX 3060, tokens",
-        (Place(SLOTS, rf"exact limit of one slot is {FIGURE}"),),
+        (Place(SLOTS, rf"longest context of one slot is {FIGURE}"),),
         ask('longest("llama-3.1-8b", "rtx-3060-12gb", engine="llama-cpp", weights="q4_k_m", parallel=1)'),
     ),
     Quantity(
