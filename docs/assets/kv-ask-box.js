@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, load } = kvreport;
+  const { $, load, gib, count } = kvreport;
 
   function askBox(form) {
     const base = new URL(form.dataset.kvAsk, location.href);
@@ -13,6 +13,7 @@
         kvreport.facts(base),
         load(new URL("picker.json", base)),
       ]);
+      await kvreport.ready; // what the address says of the form counts too
       const names = kvreport.asked.prepared(file);
       const found = kvreport.asked.understand(field.value, site, names);
       told.textContent = kvreport.asked.said(found, names);
@@ -21,8 +22,11 @@
         kvreport.unanswered?.(way, field.value);
         return;
       }
+      const chosen = !found.state.gpu && isChosen();
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
-      kvreport.remark?.(notUsed(found, site));
+      kvreport.remark?.(
+        [notUsed(found, site, chosen), await saving(found, base)].filter(Boolean).join(" "),
+      );
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -40,12 +44,57 @@
   }
 
   /* What of a question its answer does not depend on, and what was taken where nothing was said. */
-  function notUsed({ missed, asks, state }, site) {
+  function notUsed({ missed, asks, state }, site, chosen) {
     const words = [...missed, ...asks];
-    const gpu = site.gpus.find((one) => one.id === kvreport.now().gpu);
+    const gpu = kvCapacity.gpuOf(site, kvreport.now().gpu);
     return [
       words.length && `Not used: ${words.join(", ")}.`,
-      !state.gpu && gpu && `No GPU was named: this is the answer for ${gpu.name}.`,
+      !state.gpu && gpu &&
+      (chosen
+        ? `On ${gpu.name}, as chosen in the form.`
+        : `No GPU was named: this is the answer for ${gpu.name}.`),
+    ].filter(Boolean).join(" ");
+  }
+
+  /* Whether the reader chose the accelerator of the form: another than the page was printed with stands there. */
+  const isChosen = () => new URLSearchParams(location.search).has("gpu");
+
+  /* What the formats of a question save, against those of the release: bytes of a request and of the weights. */
+  async function saving({ saves, state }, base) {
+    if (!saves) return "";
+    if (!state.kv && !state.weights) {
+      return "Name a format, such as FP8 cache or INT4 weights, to see what it saves.";
+    }
+    const now = kvreport.now();
+    const here = await kvreport.siteFor(base, now.engine),
+      model = await kvreport.modelFor(base, here, now.model);
+    const gpu = kvCapacity.gpuOf(here, now.gpu);
+    const of = (asked) => {
+      const told = kvreport.settled(here, asked);
+      return kvreport.result.facts(here, model, gpu, told, kvState.pick(here, model, gpu, told));
+    };
+    const small = of(now);
+    if (!small.deployment) return "";
+    const { layout } = small.deployment;
+    const usual = of({ ...now, ...kvState.stateOf(layout), kv: undefined, weights: undefined });
+    if (!usual.deployment) return "";
+    const each = (one) => [
+      one.answer.request,
+      one.deployment.resident,
+    ];
+    const [request, weights] = each(small), [own, loaded] = each(usual);
+    const per = layout.devices > 1 ? " per GPU" : "";
+    const less = (what, few, many) =>
+      `${what} ${few < many ? "saves" : "does not save memory:"} ${
+        few < many ? `${gib(many - few)} GiB${per} (` : ""
+      }${gib(few)} in place of ${gib(many)} GiB${few < many ? ")" : ""}`;
+    return [
+      state.kv &&
+      `${
+        less(`${state.kv === "fp8" ? "An" : "A"} ${state.kv.toUpperCase()} cache`, request, own)
+      } in each request.`,
+      state.weights && `${less(`The format of the weights`, weights, loaded)} of weights.`,
+      `Concurrent requests: ${count(small.answer.users)} in place of ${count(usual.answer.users)}.`,
     ].filter(Boolean).join(" ");
   }
 

@@ -24,8 +24,8 @@
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which " +
-      "much vram enough quant quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache")
+      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
+      "much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache")
       .split(
         " ",
       ),
@@ -37,6 +37,8 @@
   const COST = /^(cheap|cheapest|costs?|prices?|rent|budget|\$\S*)$/;
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|ttft|tpot|throughput|qps|rps)$/;
+  /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
+  const SAVING = /^(saves?|saved|savings?|reduces?|reduction|shrinks?)$/;
   /* What people use a model for, and how names say it. */
   const USES = {
     coding: "coder",
@@ -68,13 +70,29 @@
         "swap finetun\\S* fine-tun\\S* train\\S* mig slice spot tpu npu").split(" ").join("|")
     })$`,
   );
-  /* The flag of the command that says a word of these. */
+  /* The flag of the command that says a word of these; `#` stands for the number before the word. */
   const FLAGS = {
     mtp: "--draft mtp",
     ngram: "--draft ngram",
     "n-gram": "--draft ngram",
-    lora: "--max-loras 1",
+    lora: "--max-loras #",
+    loras: "--max-loras #",
+    adapter: "--max-loras #",
+    adapters: "--max-loras #",
   };
+  const ADAPTERS = /^(qloras?|loras?|adapters?)$/;
+  /* Pages about words that no setting says: [pattern of the word, what its page says, address]. */
+  const TOPICS = [
+    [ADAPTERS, "how much memory LoRA adapters take", "questions/lora/"],
+    [
+      /^(drafts?|drafter|speculative|speculation|mtp|eagle\d?|medusa)$/,
+      "what draft models cost",
+      "questions/drafts/",
+    ],
+    [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
+  ];
+  /* An id of a model hub, "acme/foo-7b". */
+  const HUB_ID = /^[a-z0-9][\w.-]*\/[\w.-]*[a-z][\w.-]*$/;
 
   const START =
     /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
@@ -139,6 +157,7 @@
       .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax-model-len\b/g, " ")
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
+      .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "")
       .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:](?=\s|$)/g, " ")
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
@@ -161,7 +180,7 @@
     if (started) return started;
     const words = wordsOf(text);
     const state = {}, understood = [], missed = [], left = [], asks = [];
-    let devices = null;
+    let devices = null, saves = false;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
     if (apart) {
       state.gpu = apart.id;
@@ -196,7 +215,10 @@
         devices = Number(times[1]);
         continue;
       }
-      if (CHOICE.test(words[n]) || COST.test(words[n]) || SPEED.test(words[n]) || words[n] in USES) {
+      if (SAVING.test(words[n])) saves = true;
+      else if (
+        CHOICE.test(words[n]) || COST.test(words[n]) || SPEED.test(words[n]) || words[n] in USES
+      ) {
         asks.push(words[n]);
       } else left.push(words[n]);
     }
@@ -248,7 +270,26 @@
       asks,
       machine: machine?.id,
       engines,
+      saves,
+      adapters: adaptersIn(words, missed),
+      topics: topicsIn(missed, understood),
     };
+  }
+
+  /* Words that a page of its own answers: they are understood, although no setting says them. */
+  function topicsIn(missed, understood) {
+    const found = missed.filter((word) => TOPICS.some(([pattern]) => pattern.test(word)));
+    for (const word of found) missed.splice(missed.indexOf(word), 1);
+    understood.push(...found);
+    return found;
+  }
+
+  /* How many adapters a text names; their number is no other word's. */
+  function adaptersIn(words, missed) {
+    const place = words.findIndex((word) => ADAPTERS.test(word));
+    const number = place > 0 && /^\d{1,3}$/.test(words[place - 1]) ? words[place - 1] : "";
+    if (missed.includes(number)) missed.splice(missed.indexOf(number), 1);
+    return Number(number) || 1;
   }
 
   /* What a start command of vLLM asks for: its flags are fields of the state, or change no memory, or are not read here.
@@ -285,6 +326,7 @@
     const strange = gpu &&
       [
         gpu.missed,
+        gpu.topics,
         gpu.asks,
         gpu.gpus,
         gpu.home,
@@ -566,7 +608,7 @@
         (/fp4/.test(format[1]) ? site.weight_formats.some((one) => one.name === format[1]) : true);
       if (here && state[format[0]] === undefined) {
         state[format[0]] = format[1];
-        understood.push(`${word.toUpperCase()} weights`);
+        understood.push(`${/bit$/.test(word) ? word.replace("bit", "-bit") : word.toUpperCase()} weights`);
         return false;
       }
       return true;
@@ -669,7 +711,7 @@
   /* Where a text is answered, if not by this page's state: {said, links: [[text, address]], command}. null where the
      answer of the state is the answer of the text, but for words that change nothing. */
   function wayTo(text, found, site, names) {
-    const { state, home, machine, missed, asks, gpus, engines, unlisted, understood } = found;
+    const { state, home, machine, missed, asks, gpus, engines, unlisted, understood, topics = [] } = found;
     if (START.test(` ${text} `)) {
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
@@ -692,45 +734,74 @@
     const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
     if (home.length || (computer && machine && !engines.length)) return atHome({ ...found, text }, names, at);
     const compared = new Set(engines).size > 1;
+    const workload = {
+      model: state.model,
+      gpu: gpus.length ? undefined : state.gpu,
+      concurrent: state.requests,
+      context: state.context,
+      weights: state.weights,
+      kv: state.kv === "fp8" ? "fp8" : undefined,
+      engine: state.engine,
+    };
+    const size = ["size a deployment", at("sizer/", workload)];
     if (gpus.length || compared || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
       const listed = new URLSearchParams(state.model && { model: state.model });
       if (compared) listed.append("engines", [...new Set(engines)].join());
       for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
+      for (const name of COMPARED) {
+        // One card is what people own; the fewest that fit are compared then.
+        if (state[name] !== undefined && !(name === "tp" && state.tp === 1)) listed.append(name, state[name]);
+      }
+      if (state.engine && !compared) listed.append("engine", state.engine);
       return {
         said: "The comparison page answers for several models, GPUs or engines.",
-        links: [[
-          "compare models, GPUs or engines",
-          gpus.length || compared ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
-        ]],
+        links: [
+          [
+            "compare models, GPUs or engines",
+            gpus.length || compared ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
+          ],
+          ...(state.requests ? [size] : []),
+        ],
       };
     }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b/i;
     const cost = asks.filter((word) => COST.test(word));
     if (which.test(text) || (model && cost.length)) {
-      const values = { model: state.model, concurrent: state.requests };
-      return {
-        said: "The sizer finds the GPUs for a workload, and their cost.",
-        links: [["size a deployment", at("sizer/", values)]],
-      };
+      return { said: "The sizer finds the GPUs for a workload, and their cost.", links: [size] };
     }
     const choice = asks.filter((word) => CHOICE.test(word));
     const speed = asks.filter((word) => SPEED.test(word));
-    if (!model) return withoutModel({ ...found, text }, names, own, at, understood);
-    const changing = missed.filter((word) => CHANGES.test(word) || /\d/.test(word));
+    const about = { model: state.model, gpu: state.gpu, context: state.context };
+    const pages = TOPICS.filter(([pattern]) => topics.some((word) => pattern.test(word))).map((
+      [, what, page],
+    ) => [what, at(page, about)]);
+    if (!model) {
+      const way = withoutModel({ ...found, text }, names, own, at, understood);
+      return { ...way, links: [...pages, ...way.links] };
+    }
+    const changing = [
+      ...topics,
+      ...missed.filter((word) => CHANGES.test(word) || /\d/.test(word)),
+    ];
     const unused = [...choice, ...speed, ...changing];
     if (!unused.length && !unlisted) return null;
     const links = [[`the page of ${model.name}`, `models/${model.id}/`]];
     if (own) links.push([`every model on ${own.name}`, at(`gpus/${own.id}/`, { context: state.context })]);
-    if (speed.length) links.push(["size a deployment", at("sizer/", { model: state.model })]);
+    if (speed.length) links.push(size);
+    links.unshift(...pages);
     if (unlisted || missed.some((word) => /^\d+(\.\d+)?b$/.test(word))) {
       links.push(["Your model reads its config", "your-model/"]);
     }
-    const flags = unlisted
-      ? null
-      : changing.every((word) => FLAGS[word]) && changing.map((word) => FLAGS[word]);
+    const flags = unlisted ? null : changing.every((word) => FLAGS[word]) &&
+      changing.map((word) => FLAGS[word].replace("#", String(found.adapters)));
+    const other = unused.length > topics.length || unlisted;
     return {
       said: unlisted
         ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
+        : !other
+        ? `The numbers of this page do not include ${quoted(topics)}. Another page explains ${
+          topics.length > 1 ? "them" : "it"
+        }.`
         : `No answer here: ${quoted(unused)} ${unused.length > 1 ? "change" : "changes"} the question and ${
           unused.length > 1 ? "are" : "is"
         } not a setting of this page.`,
@@ -739,6 +810,9 @@
     };
   }
 
+  /* What of a question the page of comparisons follows, but for the engine. */
+  const COMPARED = "context weights kv tp pp dp ep dcp".split(" ");
+
   const quoted = (words) => words.map((word) => `“${word}”`).join(", ");
 
   /* What was typed, for the search of all pages. */
@@ -746,6 +820,22 @@
 
   /* A question that names no model: the list for its GPU with the words that may be of a name, or where to begin. */
   function withoutModel({ state, missed, asks, text }, names, own, at, understood) {
+    const id = missed.find((word) => HUB_ID.test(word));
+    if (id) {
+      const [written] = text.match(new RegExp(id.replace(/[.]/g, "\\."), "i")) || [id];
+      const flags = kvKernel.words.flags;
+      return {
+        said: `“${written}” is not in this catalog. “Your model” gives the same numbers from its config.`,
+        links: [
+          ["read the config of this model", at("your-model/", { hub: written, gpu: state.gpu })],
+          ["models of the catalog", "models/"],
+        ],
+        command: own &&
+          ["kvreport", "estimate", written, "--fetch", "--gpu", state.gpu].concat(
+            state.context ? [flags.context_tokens, String(state.context)] : [],
+          ).map(kvState.quote).join(" "),
+      };
+    }
     const uses = asks.map((word) => USES[word]).filter(Boolean);
     const filter = [
       ...missed.filter((word) => /^(\d+(\.\d+)?b|[a-z]{3,})$/.test(word) && !CHANGES.test(word)),
@@ -806,7 +896,7 @@
       ]);
     }
     if (missed.length > 1) links.push(...searched(text, at));
-    const left = [...missed, ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
+    const left = [...missed, ...found.topics || [], ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
     // Mixes of one maker have bits of their own for each tensor: only a file says them.
     const unread = home.some((word) => /^ud-|_xl$/.test(word));
     const unused = (left.length ? ` Not used: ${left.join(", ")}.` : "") +

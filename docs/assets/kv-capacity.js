@@ -466,6 +466,20 @@
     };
   }
 
+  /* Tokens of a deployment's pools in requests of one length, as the engine's log counts them; Infinity where nothing
+     limits them. See kvreport.accounting.capacity.printed_tokens. */
+  function poolTokens(deployment, context) {
+    const each = deployment.ranks.map((asked) => {
+      const { rule, room, block, constant, terms } = at(asked, context);
+      const request = kernel.requestBytes(constant, terms, context);
+      const pool = rule ? kernel.poolRoom(rule, room, block) : room;
+      const tokens = kernel.printedTokens(pool, block, request, context);
+      const blocks = tokens < 0 ? Infinity : tokens;
+      return rule ? Math.min(blocks, kernel.requestsBeside(rule, room, context) * context) : blocks;
+    });
+    return Math.min(...each) * deployment.layout.dp;
+  }
+
   /* Whether a configuration's answer at a context is one that serves. */
   function serves(config, context) {
     const { users, verdict } = config.ranks ? serve(config, context) : answer(config, context);
@@ -544,6 +558,7 @@
     deploy,
     serve,
     serves,
+    poolTokens,
     underEngine,
     unpacked,
     isPublished,

@@ -366,7 +366,7 @@
         make("strong", {}, winner()),
         `${kvreport.plural(shown.length, noun)}${where}, ${number}${
           state.engines ? "" : `, ${site.engine.label}`
-        }.${beyond()}${full}`,
+        }.${why(sizes)}${beyond()}${full}`,
         ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
       );
     }
@@ -387,6 +387,27 @@
       return `${first} ${/^\d+ ×/.test(first) ? "serve" : "serves"} the most ${what}: ${figure(most)}, ${
         fixed(most / less, most / less < 1.1 ? 2 : 1)
       } times the ${figure(less)} of ${next}. `;
+    }
+
+    /* Where accelerators differ by more than twice: what the weights leave on each, and that the sizer gives each its own
+       number. */
+    function why(sizes) {
+      const able = shown.filter(({ model, deployment }) => deployment && takes(model));
+      if (key() !== "gpus" || able.length < 2 || sizes.length > 1) return "";
+      if (able.some(({ gpu }) => gpu.devices)) return "";
+      const users = able.map(({ deployment }) => kvCapacity.serve(deployment, asked()).users);
+      const least = users.indexOf(Math.min(...users)), most = users.indexOf(Math.max(...users));
+      if (users[most] <= 2 * users[least]) return "";
+      const each = [most, least].map((n) => {
+        const { deployment, gpu } = able[n];
+        return `${gib(deployment.pool, 1)} GiB of KV pool on each ${gpu.short}`;
+      });
+      const weights = gib(able[least].deployment.resident, 1);
+      return ` Why: weights of ${weights} GiB per GPU leave ${each.join(" and ")}.${
+        sizes[0] > 1
+          ? " The sizer gives each type of GPU its own number, so two types may cost the same there."
+          : ""
+      }`;
     }
 
     /* What the context leaves out, as a sentence. */

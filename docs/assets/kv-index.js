@@ -257,7 +257,29 @@
           elsewhere(query)
         }`
         : "";
+      if (query && !shown) said.append(" ", ...instead(query));
     }
+    /* What a filter that leaves no row leads to. */
+    const instead = (query) => [
+      make("button", {
+        type: "button",
+        class: "kv-chip",
+        onclick: () => {
+          text.value = "";
+          show();
+          write();
+          text.focus();
+        },
+      }, "Clear the filter"),
+      ...(!/^model/.test(tools.dataset.kvNoun) ? [] : [
+        " ",
+        make(
+          "a",
+          { href: new URL(`models/?name=${encodeURIComponent(query)}`, kvreport.root).href },
+          `Models named “${query}” on any GPU`,
+        ),
+      ]),
+    ];
     /* What the page lists below its table, by reason, and has no row. */
     function elsewhere(query) {
       const found = $$(".kv-groups dt", table.closest(".md-content") || document).map((reason) => {

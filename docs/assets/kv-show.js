@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, gib, tokens, memoryBar, result } = kvreport;
+  const { $, $$, make, count, gib, tokens, memoryBar, result } = kvreport;
   const {
     conclusion,
     requestsText,
@@ -20,7 +20,16 @@
   const words = kvKernel.words;
   const WELL_KNOWN = 6;
 
-  function conditions({ site, deployment, state }) {
+  /* Bytes and tokens of the pool, where requests fit. */
+  function poolOf({ deployment, answer, context, state }) {
+    if (!answer.users || state.engine === "ceiling" || answer.held >= kvKernel.UNLIMITED_REQUESTS) return "";
+    const number = kvCapacity.poolTokens(deployment, context);
+    const values = { pool: gib(deployment.pool), number: count(number), context: tokens(context) };
+    return Number.isFinite(number) ? `${result.fill(words.sentences.pool_tokens, values)} ` : "";
+  }
+
+  function conditions(one) {
+    const { site, deployment, state } = one;
     if (!deployment) return "Computed from formulas, not measured.";
     const weights = label(site.weight_formats, deployment.weightFormat);
     const released = deployment.model.by_name ? words.sentences.weights_by_name : "weights as released";
@@ -31,7 +40,7 @@
       `KV cache: ${cache}`,
       ...settings(state),
     ].filter(Boolean);
-    return `Computed, not measured, for ${named.join(", ")}.`;
+    return `${poolOf(one)}Computed, not measured, for ${named.join(", ")}.`;
   }
 
   /* A bar for one GPU, or one for each of unequal ones. */

@@ -364,6 +364,7 @@
             }, ${plural(smaller.each, "request|requests")} per replica.`,
           )
           : "",
+        tie(answer, best),
         sideBySide(best, work),
         make("h2", {}, "Start it"),
         ...["vllm", "sglang"].filter((server) => commands[server]).map((server) => command(commands[server])),
@@ -487,7 +488,9 @@
             make("strong", {}, `${layoutWords[one.layout.label]}: ${plural(one.devices, "GPU|GPUs")}`),
             `, ${replicasOf(one, work)}, ${plural(one.each, "request|requests")} per replica, limited by ${
               kvKernel.words.limits[one.binds]
-            }${one === best ? "." : one.sure ? "." : "; within the error of the estimate."}`,
+            }${one === best ? "." : one.sure ? "." : "; within the error of the estimate."} ${
+              spare(one, work)
+            }`,
           );
           figure.prepend($("figcaption", figure));
           if (one.layout === best.layout) figure.classList.add("kv-chosen");
@@ -502,6 +505,32 @@
             }.`,
           )
           : null,
+      );
+    }
+
+    /* Deployments that cost the same as the best one, and why it comes first. */
+    function tie({ priced, listed }, best) {
+      const equal = priced ? listed.filter((one) => one !== best && one.price === best.price) : [];
+      if (!equal.length) return "";
+      const other = equal.find((one) => one.gpu !== best.gpu) || equal[0];
+      const named = (one) => `${gpusOf(one, one.gpu.short)} (${layoutWords[one.layout.label]})`;
+      const holds = (one) =>
+        `${named(one)} ${/^\d/.test(gpusOf(one, one.gpu.short)) && one.devices > 1 ? "hold" : "holds"} ${
+          plural(one.each * one.replicas[2], "request|requests")
+        }, with ${gib(one.pool, 1)} GiB of KV pool and ${gib(one.weights, 1)} GiB of weights per GPU`;
+      const reason = best.sure !== other.sure
+        ? "it serves the peak for sure"
+        : best.memory < other.memory
+        ? `it has less memory in all (${gib(best.memory, 0)} in place of ${gib(other.memory, 0)} GiB)`
+        : best.devices < other.devices
+        ? "it has fewer GPUs"
+        : "it ranks first by speed and layout";
+      return make(
+        "p",
+        { class: "kv-note", "data-kv-tie": "" },
+        `Tie: ${[best, ...equal].map(named).join(" and ")} cost ${
+          best.price.toFixed(2)
+        } per hour each. The first is listed first because ${reason}. ${holds(best)}. ${holds(other)}.`,
       );
     }
 
@@ -559,6 +588,17 @@
           ),
         ),
       );
+    }
+
+    /* What the peak leaves of the KV pool. */
+    function spare(one, work) {
+      if (one.gpu.devices) return "";
+      const share = kvKernel.replicasFor(kvKernel.shareOfPeak(work.peak, one.each), one.layout.dp);
+      const used = Math.min(share * (one.request - one.shared), one.pool) + one.shared;
+      const left = Math.max(one.pool - used, 0);
+      return `Headroom at peak: ${gib(left, 1)} of ${gib(one.pool, 1)} GiB of KV pool per GPU (${
+        one.pool > 0 ? Math.round((left / one.pool) * 100) : 0
+      }%).`;
     }
 
     /* One bar of one GPU; of unequal ones, one for each rank that differs. */

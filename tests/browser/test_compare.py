@@ -193,3 +193,18 @@ def test_columns_reach_the_longest_context_that_a_model_supports(visit: Visit, a
         assert contexts[-1] == "128K"
         want = answer(LLAMA, gpu=gpu, context_tokens="128K")
         assert row["128K"] == f"{want.max_concurrent_requests:,}"
+
+
+def test_a_large_difference_of_accelerators_says_why(visit: Visit, answer: Any) -> None:
+    page = visit.go(
+        "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-70B-Instruct"
+    )
+    rows(visit)
+    large, small = (
+        answer("meta-llama/Llama-3.1-70B-Instruct", gpu=gpu, tensor_parallel=2, context_tokens=8192)
+        for gpu in ("b200-sxm-180gb", "h100-sxm-80gb")
+    )
+    said = page.inner_text(".kv-compare .kv-said")
+    pools = [f"{one.budget.kv_pool_bytes / 2**30:.1f} GiB of KV pool on each" for one in (large, small)]
+    assert f"leave {pools[0]} B200 and {pools[1]} H100." in said
+    assert "The sizer gives each type of GPU its own number" in said

@@ -399,3 +399,27 @@ def test_unequal_gpus_are_sized_with_a_bar_for_each(page: Any, address: str, tin
     bars = page.locator(".kv-ranks").first.locator("figure figcaption").all_inner_texts()
     assert len(bars) == 2
     assert f"--gpu {MACHINE}" in page.locator(".kv-sized .kv-command code").last.inner_text()
+
+
+def test_equal_prices_are_said_as_a_tie_with_what_each_holds(page: Any, address: str) -> None:
+    page.goto(
+        f"{address}sizer/?model=meta-llama--Llama-3.1-70B-Instruct&concurrent=2&burst=1&spares=0"
+        "&prices=h100-sxm-80gb%3D2.5%2Cb200-sxm-180gb%3D5"
+    )
+    found = answer(page)
+    assert found["best"]["gpu"] == "h100-sxm-80gb"
+    said = page.inner_text("[data-kv-tie]")
+    assert said.startswith("Tie: 2 × H100 (TP 2) and 1 × B200 (TP 1) cost 5.00 per hour each.")
+    assert "it has less memory in all" in said
+    assert f"{found['best']['users_per_replica']} requests" in said
+    pool = found["best"]["kv_pool_bytes_per_gpu"] / 2**30
+    caption = page.locator(".kv-chosen figcaption", has_text="Headroom at peak").inner_text()
+    left = float(re.search(r"Headroom at peak: ([\d.]+) of ([\d.]+) GiB", caption)[1])
+    assert 0 < left < pool
+    assert f"of {pool:.1f} GiB of KV pool per GPU" in caption
+
+
+def test_one_price_alone_is_no_tie(page: Any, address: str) -> None:
+    page.goto(f"{address}sizer/?concurrent=2&prices=h100-sxm-80gb%3D2.5%2Cb200-sxm-180gb%3D7")
+    answer(page)
+    assert page.locator("[data-kv-tie]").count() == 0

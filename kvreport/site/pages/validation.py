@@ -152,6 +152,7 @@ def page_of(
     told = [("All logs", _conclusion(found))]
     leading: list[str] = []
     sections = []
+    scatter: dict[str, object] = {"chart": None}
     if blind is not None:
         told.insert(0, ("Held-out sources", f"{left_out.lead(blind)}."))
         sections.append(("left-out", "Errors on held-out sources", _tables(*left_out.tables(blind, found))))
@@ -160,8 +161,7 @@ def page_of(
         request = first_sight.picture(first, found)
         drawn = None if request is None else drawings.get(request.digest)
         if request is not None and drawn is not None:
-            chart = first_sight.chart(request)
-            body = render("_chart.html", URI, {"chart": chart, "drawing": drawn}) + body
+            scatter = {"chart": first_sight.chart(request), "drawing": drawn}
         sections.insert(0, ("first-sight", "First predictions", body))
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
@@ -179,7 +179,8 @@ def page_of(
         lead=render(
             "validation/lead.html",
             URI,
-            {"leading": leading, "told": told, "file": FILE, "logs": every_log.URI, "public": public},
+            {"leading": leading, "told": told, "file": FILE, "logs": every_log.URI, "public": public}
+            | scatter,
         ),
         sections=tuple(Section(*parts) for parts in sections),
         names=("validation", "evidence", "accuracy", "error"),

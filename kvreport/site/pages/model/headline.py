@@ -126,19 +126,32 @@ def first_sentence(told: Pieces) -> str:
     return plain(told).split(". ")[0].rstrip(".")
 
 
-def conditions(site: SiteData, model: Model, kv_format: str) -> str:
-    """Say under which engine and formats a number holds."""
+def conditions(site: SiteData, model: Model, kv_format: str, answer: Estimate | None = None) -> str:
+    """Say what the pool of an answer holds, and under which engine and formats its number holds."""
     form = page_format(model)
     weights = site.catalog.weight_formats.get(model.weight_format if form == RELEASED else form)
     cache = site.catalog.kv_formats.get(kv_format)
     told = (
         "conditions_unread" if form != RELEASED else "conditions_by_name" if model.by_name else "conditions"
     )
-    return SENTENCES[told].format(
+    formats = SENTENCES[told].format(
         engine=site.engine.label,
         weights=weights.label if weights else model.weight_format,
         kv=cache.label if cache else kv_format,
     )
+    return f"{_pool_tokens(answer)}{formats}"
+
+
+def _pool_tokens(answer: Estimate | None) -> str:
+    """Bytes and tokens of an answer's pool with a space behind; "" where nothing limits them."""
+    if answer is None or not answer.kv_pool_tokens or not answer.max_concurrent_requests:
+        return ""
+    told = SENTENCES["pool_tokens"].format(
+        pool=units.gib(answer.budget.kv_pool_bytes),
+        number=units.count(answer.kv_pool_tokens),
+        context=units.human_tokens(answer.request.context_tokens),
+    )
+    return f"{told} "
 
 
 def open_mix(site: SiteData, model: Model) -> str:

@@ -186,7 +186,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "slug": model.slug,
         "model_id": model.id,
         "headline": headline(site, model, best, answer),
-        "conditions": conditions(site, model, kv_format) if best else "",
+        "conditions": conditions(site, model, kv_format, answer) if best else "",
         "open_mix": open_mix(site, model),
         "facts": tuple(_facts(model, best, shown)),
         "strip": diagrams.strip(model),

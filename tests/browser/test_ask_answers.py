@@ -1,0 +1,81 @@
+"""What a question's answer says besides its number: tokens of the pool, what a format saves, the accelerator of the form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from serving import until
+from visits import page
+
+from kvreport import estimate
+
+__all__ = ["page"]  # a fixture
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def ask(page: Any, text: str) -> None:
+    page.fill("#kv-asked", text)
+    page.press("#kv-asked", "Enter")
+    until(
+        page,
+        "document.querySelector('[data-kv-understood]').textContent.startsWith('Understood')",
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "options"),
+    [
+        (LLAMA, "h100-sxm-80gb", {"context_tokens": 32768}),
+        (LLAMA, "rtx-4090", {"context_tokens": 4096}),
+        ("openai/gpt-oss-20b", "h100-sxm-80gb", {"context_tokens": 8192}),
+        ("deepseek-ai/DeepSeek-V3", "b200-sxm-180gb", {"context_tokens": 8192, "tensor_parallel": 8}),
+        ("Qwen/Qwen3.6-27B", "b200-sxm-180gb", {"context_tokens": 16384}),
+    ],
+)
+def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gpu, options):
+    answer = estimate(model, gpu=gpu, **options)
+    slug, tp = model.replace("/", "--"), options.get("tensor_parallel", 1)
+    page.goto(f"{address}?model={slug}&gpu={gpu}&tp={tp}&context={options['context_tokens']}")
+    page.wait_for_selector("[data-kv-shown^='?model=']")
+    said = page.locator("[data-kv-slot=conditions]", has_text="The KV pool has").inner_text()
+    assert f"holds {answer.kv_pool_tokens:,} tokens in requests of" in said
+    assert f"{answer.budget.kv_pool_bytes / 2**30:.2f} GiB per GPU" in said
+
+
+def test_the_printed_front_page_says_the_tokens_of_its_example(tiny_site):
+    assert " tokens in requests of 8K. Computed for" in tiny_site.html("")
+
+
+def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):
+    page.goto(f"{address}?gpu=b200-sxm-180gb")
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "llama 70b 32k")
+    remark = page.locator("[data-kv-remark]")
+    remark.wait_for()
+    assert "On B200 SXM 180GB, as chosen in the form." in remark.inner_text()
+    assert "No GPU was named" not in page.inner_text("body")
+
+
+def test_what_a_format_saves_is_said_in_bytes_and_requests(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "how much do I save with fp8 cache on llama 3.1 8b h100 32k")
+    remark = page.locator("[data-kv-remark]", has_text="An FP8 cache saves")
+    remark.wait_for()
+    asked = {"gpu": "h100-sxm-80gb", "context_tokens": 32768}
+    few, many = (estimate(LLAMA, **asked, **kv).max_concurrent_requests for kv in ({"kv": "fp8"}, {}))
+    assert "saves 2.00 GiB (2.00 in place of 4.00 GiB) in each request" in remark.inner_text()
+    assert f"Concurrent requests: {few} in place of {many}." in remark.inner_text()
+
+
+def test_a_filter_that_leaves_no_row_leads_on(page, address):
+    page.goto(f"{address}gpus/rtx-4090/?name=nothing+of+the+kind")
+    page.click("button:has-text('Clear the filter')")
+    assert page.input_value("[data-kv-filter] input") == ""
+    page.fill("[data-kv-filter] input", "70b at home")
+    link = page.locator(".kv-said a", has_text="Models named “70b at home” on any GPU")
+    assert link.get_attribute("href").endswith("models/?name=70b%20at%20home")
