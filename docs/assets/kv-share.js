@@ -128,9 +128,15 @@
     });
     const print = make("button", { type: "button", class: "kv-button" }, "Print this page");
     print.addEventListener("click", () => globalThis.print());
-    const report = meta("kv-issues") &&
-      make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report a wrong number");
-    body.replaceChildren(...rows, make("p", {}, print, " ", report || null));
+    const report = meta("kv-issues")
+      ? make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report a wrong number")
+      : make(
+        "p",
+        { class: "kv-note", "data-kv-report": "" },
+        "Copy this report, and send it to the maintainers of this site: no address for reports is set.",
+      );
+    // The way to report stands under the text of the report.
+    body.replaceChildren(...rows, report, make("p", {}, print));
   }
 
   function reported() {

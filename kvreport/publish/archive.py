@@ -42,6 +42,11 @@ class ArchivedRelease:
         return "".join(f"{digest}  {name}\n" for name, _, digest in self.files)
 
     @property
+    def label(self) -> str:
+        """Its version and a digest of its tables: two builds have one label only if their numbers are equal."""
+        return f"{self.version}+{hashlib.sha256(self.sums.encode()).hexdigest()[:7]}"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Addresses of its files in the site."""
         return tuple(f"{FOLDER}/{self.version}/{name}" for name in (*(one[0] for one in self.files), SUMS))

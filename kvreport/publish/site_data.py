@@ -70,6 +70,11 @@ class SiteData:
             )
         )
 
+    @property
+    def release_label(self) -> str:
+        """The data release with a digest of its tables; the release alone for a site without tables."""
+        return next((one.label for one in self.releases if one.version == self.version), self.version)
+
     @cached_property
     def known_gpus(self) -> tuple[str, ...]:
         """The well-known accelerators that this catalog has, or else its largest ones."""

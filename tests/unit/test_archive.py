@@ -42,6 +42,16 @@ def test_an_earlier_release_is_published_unchanged(tmp_path):
     assert again.files == found.files
 
 
+def test_a_label_is_another_one_for_other_numbers(tmp_path):
+    release(tmp_path / "one")
+    release(tmp_path / "same")
+    release(tmp_path / "other", rows=b"other rows of 2020")
+    one, same, other = (archive.published(tmp_path / name)[0].label for name in ("one", "same", "other"))
+    assert one == same != other
+    assert one.startswith("2020.01.01+")
+    assert len(one) == len("2020.01.01+") + 7
+
+
 def test_no_folder_is_no_release():
     assert archive.published(None) == ()
     assert archive.present(NOTHING, "2026.11.21") == ()

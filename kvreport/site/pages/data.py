@@ -164,13 +164,13 @@ def context(site: SiteData) -> Names:
         "readers": READERS,
         "releases": tuple((one.version, tuple(_release_files(one))) for one in site.releases),
         "changes": tuple((one.version, one.lines) for one in changes.history(site)),
-        "cite": f"kvreport: memory and capacity of language models on accelerators, data release {site.version}. CC BY 4.0.",
+        "cite": f"kvreport: memory and capacity of language models on accelerators, data release {site.release_label}. CC BY 4.0.",
         "bibtex": (
             "@misc{kvreport,\n  title  = {kvreport: memory and capacity of language models on accelerators},\n"
             f"  author = {{The kvreport authors}},\n  year   = {{{site.version[:4]}}},\n"
-            f"  note   = {{data release {site.version}, CC BY 4.0}}\n}}"
+            f"  note   = {{data release {site.release_label}, CC BY 4.0}}\n}}"
         ),
-        "version": site.version,
+        "version": site.release_label,
     }
 
 
@@ -179,7 +179,7 @@ def _facts(site: SiteData) -> Iterator[KeyFigure]:
         yield KeyFigure("Rows", units.count(site.downloads.rows), "one for each combination")
     yield KeyFigure("Models", units.count(len(site.models)), sourced(site.models))
     yield KeyFigure("Accelerators", units.count(len(site.gpus)))
-    yield KeyFigure("Data release", site.version)
+    yield KeyFigure("Data release", site.release_label)
 
 
 def sourced(models: Sequence[Model]) -> str:

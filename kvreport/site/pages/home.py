@@ -91,7 +91,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> Names:
         "facts": (
             KeyFigure("Models", units.count(len(site.models))),
             KeyFigure("GPUs and accelerators", units.count(len(site.gpus))),
-            KeyFigure("Data release", site.version),
+            KeyFigure("Data release", site.release_label),
         ),
         "doors": tuple(_doors(known)),
         "rest": tuple(link for link in REST if link.href in known),

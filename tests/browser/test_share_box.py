@@ -1,0 +1,58 @@
+"""A wrong number is reported: at the site's address where one is set, else with the text that the page prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from visits import page
+
+__all__ = ["page"]  # a fixture
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+OPEN = ".kv-share > summary"
+
+
+def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, address: str) -> None:
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
+    page.click(OPEN)
+    note = page.locator("[data-kv-report]")
+    assert note.inner_text() == (
+        "Copy this report, and send it to the maintainers of this site: no address for reports is set."
+    )
+    text = page.input_value("#kv-share-report")
+    assert text.startswith("Page: https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/")
+    assert "Data release: 20" in text
+    # The note follows the text that it speaks of.
+    above = page.locator("#kv-share-report").bounding_box()
+    assert 0 < note.bounding_box()["y"] - above["y"] < 200
+    assert page.locator(".kv-share a", has_text="Report a wrong number").count() == 0
+
+
+def test_with_an_address_the_report_opens_there(page: Any, address: str) -> None:
+    def with_address(route: Any) -> None:
+        answer = route.fetch()
+        text = answer.text().replace(
+            "</head>", '<meta name="kv-issues" content="https://example.org/kv/issues/new"></head>'
+        )
+        route.fulfill(response=answer, body=text)
+
+    page.route("**/models/meta-llama--Llama-3.1-8B-Instruct/", with_address)
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
+    page.click(OPEN)
+    link = page.locator(".kv-share a", has_text="Report a wrong number")
+    href = urlsplit(link.get_attribute("href"))
+    assert (href.netloc, href.path) == ("example.org", "/kv/issues/new")
+    assert parse_qs(href.query)["body"] == [page.input_value("#kv-share-report")]
+    assert page.locator("[data-kv-report]").count() == 0
+
+
+def test_the_printed_release_names_its_tables(tiny_site: Any) -> None:
+    home, data = tiny_site.html(""), tiny_site.html("data/")
+    label = home.split("<dt>Data release</dt><dd>")[1].split("<")[0]
+    version, digest = label.split("+")
+    assert len(digest) == 7
+    assert f"data release {label}. CC BY 4.0." in data
+    assert (tiny_site.folder / "data" / "releases" / version / "SHA256SUMS").is_file()
