@@ -418,7 +418,7 @@
 
     function headline(found, reading) {
       if (found.pool !== null && found.pool <= 0) {
-        return `It does not start: the weights and the engine’s reserve leave ${
+        return `The server does not start: the weights and the engine’s reserve leave ${
           gib(found.pool)
         } GiB for the cache.`;
       }

@@ -268,7 +268,7 @@
         deployment
           ? ` The dotted line is the upper bound on ${
             data.lines[0].name
-          } without engine overhead. The shaded area is the error of the estimate.`
+          } without engine overhead. The shaded area shows the error of the estimate.`
           : "",
       ),
     );

@@ -81,7 +81,7 @@
       total,
       `${title} with ${requestsText(here)} of ${tokens(at)} tokens. Of this memory, ${
         gib(gpu.usable)
-      } GiB is usable, and the engine manages a share of ${share}. The size of the KV pool is uncertain by ± ${
+      } GiB is usable, and the engine uses a share of ${share}. The size of the KV pool is uncertain by ± ${
         gib(deployment.uncertainty)
       } GiB.`,
     );

@@ -146,15 +146,15 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"We predicted {found.logs} {name} logs with {ALL_FLAGS} before any of them was used to correct a rule. "
-        f"The predictions of {found.quantity} were off by {_percent(found.median)} (median) and "
+        f"Before using any of them to correct a rule, we predicted {found.logs} {name} logs with {ALL_FLAGS}. "
+        f"The error of the predicted {found.quantity} was {_percent(found.median)} (median) and "
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" In {found.held} of {found.pools} cases, the printed pool was within the 80% error band of the prediction."
-        said += " Today's bands are wider." if found.held < 0.8 * found.pools else ""
+        said += f" In {found.held} of {found.pools} cases, the KV cache size in the log was within the 80% error band of the prediction."
+        said += " The bands are now wider." if found.held < 0.8 * found.pools else ""
     if found.refusals:
-        said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to do so."
+        said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
     if further is not None:
         said += (
             f" For {further.logs} other logs with {SOME_ASSUMED}, the median error is {_percent(further.median)}, and "

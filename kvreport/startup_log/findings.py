@@ -114,7 +114,7 @@ class Diagnosis:
         if pool is not None and pool <= 0:
             options = "; or ".join(change.line() for change in self.changes)
             return (
-                f"It does not start: the weights and the engine's reserve leave {pool / GIB:.2f} GiB for the cache. "
+                f"The server does not start: the weights and the engine's reserve leave {pool / GIB:.2f} GiB for the cache. "
                 + (
                     f"{options[0].upper()}{options[1:]}."
                     if options

@@ -60,7 +60,7 @@ class LocalDiagnosis:
         if self.ended is not None:
             return f"{self.ended.sentence} Until then it took {taken}."
         if start.ran_out:
-            return f"It does not start: memory ran out. Until then it took {taken}."
+            return f"The server does not start: memory ran out. Until then it took {taken}."
         if start.context is None:
             return f"It takes {taken}."
         slots = f", shared by {start.slots} requests" if start.slots and start.slots > 1 else ""

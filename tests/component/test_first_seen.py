@@ -55,10 +55,10 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
         inside = [log.covered for log in running if log.covered is not None]
         assert (
-            f"In {sum(inside)} of {len(inside)} cases, the printed pool was within the 80% error band of the prediction."
+            f"In {sum(inside)} of {len(inside)} cases, the KV cache size in the log was within the 80% error band of the prediction."
             in told
         )
-        assert "Today's bands are wider." in told
+        assert "The bands are now wider." in told
         refused = [log for log in logs if log.starts_observed is False]
         right = sum(not log.starts_predicted for log in refused)
         assert f"{len(refused)} servers that failed to start, {right} were predicted" in told
@@ -93,7 +93,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     # The scatter stands behind one sentence, before the errors in words.
     assert made.lead.count("</p>", 0, made.lead.index("first-sight-chart")) == 1
-    assert made.lead.index("first-sight-chart") < made.lead.index("<li>We predicted")
+    assert made.lead.index("first-sight-chart") < made.lead.index("<li>Before using")
     assert (
         f"For {len(empty)} more log{'s' * (len(empty) != 1)}, the prediction left no memory for the cache."
         in made.lead

@@ -219,7 +219,7 @@ def test_a_pool_below_nothing_is_a_refusal_with_ways_out_that_suffice() -> None:
     found = read(TOO_MANY_ROWS, gpu="H100")
     assert found.concurrency == 0
     assert found.headline.startswith(
-        "It does not start: the weights and the engine's reserve leave -2.14 GiB"
+        "The server does not start: the weights and the engine's reserve leave -2.14 GiB"
     )
     # 0.11.0 sorts 1,024 rows of logits, 38 bytes each: with 256 rows 5.5 GiB are free.
     assert changes(found)["fewer_requests"] == (256, None)
@@ -393,7 +393,7 @@ Maximum concurrency for 8,192 tokens per request: 16.27x
                 "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (694). Each decode sequence "
                 "requires one Mamba cache block, so CUDA graph capture cannot proceed."
             ),
-            "It does not start: max-num-seqs is 1,024, and 694 blocks hold recurrent states. Lower max-num-seqs to 694.",
+            "The server does not start: max-num-seqs is 1,024, and 694 blocks hold recurrent states. Lower max-num-seqs to 694.",
         ),
         (
             (
@@ -401,13 +401,13 @@ Maximum concurrency for 8,192 tokens per request: 16.27x
                 "utilization (0.92, 264.67 GiB)."
             ),
             (
-                "It does not start: it may take 264.67 GiB, and 12.38 GiB are free. Stop what holds the rest, or lower "
+                "The server does not start: it may take 264.67 GiB, but only 12.38 GiB are free. Stop other processes that use the memory, or lower "
                 "gpu-memory-utilization to 0.04."
             ),
         ),
         (
             "max_mamba_cache_size=4, mamba_ratio=5, resulting max_num_reqs=0",
-            "It does not start: 4 recurrent states are fewer than one request holds. Give the states more memory.",
+            "The server does not start: 4 recurrent states are fewer than one request holds. Give the states more memory.",
         ),
         (
             "Maximum concurrency for 786,432 tokens per request: 1.04x",
@@ -564,7 +564,7 @@ def test_a_large_difference_is_judged_in_words() -> None:
     right, wrong = (read(log.format(pool), gpu="h100-sxm-80gb").comparisons[-1] for pool in ("54.46", "3.31"))
     assert "inside our band" in right.line()
     assert "outside our band" in wrong.line()
-    assert "are not those of this log" in wrong.line()
+    assert "do not match this log" in wrong.line()
 
 
 def test_weights_are_compared_only_where_the_device_is_known() -> None:

@@ -59,7 +59,7 @@ def test_layers_in_host_memory_are_put_on_the_device() -> None:
 
 def test_a_start_that_ran_out_is_told_what_to_leave() -> None:
     found = diagnose_local(QWEN + "cudaMalloc failed: out of memory\n")
-    assert found.headline.startswith("It does not start")
+    assert found.headline.startswith("The server does not start")
     assert any("-ngl 30" in one for one in found.changes)
 
 

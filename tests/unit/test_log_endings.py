@@ -55,7 +55,7 @@ def test_the_bytes_that_were_short_are_named() -> None:
 
 def test_memory_that_runs_out_beside_an_allocated_cache_is_no_refusal() -> None:
     assert diagnose(POOL + FULL.format("2048.00", "512.00")).headline.startswith(
-        "It stops after its cache was allocated: not enough device memory (2.00 GiB"
+        "The server stops after allocating its cache: not enough device memory (2.00 GiB"
     )
     assert diagnose(FULL.format("2048.00", "512.00") + POOL).headline.startswith("12.20x")  # another try
 
@@ -83,7 +83,7 @@ def test_a_remedy_that_is_offered_fits_by_our_own_estimate(
     asked = {"gpu": gpu, "tensor_parallel": devices, "context_tokens": longest, "utilization": 0.8}
     asked["engine"] = "vllm@0.33.0"
     assert (estimate(model, **asked).verdict in ("fits", "tight")) == any(
-        "By our rules one request fits" in note for note in found.notes
+        "By our rules, one request fits" in note for note in found.notes
     )
     for change in found.changes:
         changed = {
@@ -101,15 +101,23 @@ def test_remedies_are_offered_with_their_value_or_named_as_not_enough() -> None:
     assert [change.line() for change in found.changes] == [
         "divide the model over more devices (--tensor-parallel-size): 4"
     ]
-    assert any(note.startswith("Calculated, and not enough: raise --gpu-memory-") for note in found.notes)
-    assert any(note == "To try, not calculated here: take smaller weights." for note in found.notes)
+    assert any(
+        note.startswith("According to the calculation, this is not enough: raise --gpu-memory-")
+        for note in found.notes
+    )
+    assert any(
+        note == "You can also try the following, which is not calculated here: take smaller weights."
+        for note in found.notes
+    )
 
 
 @pytest.mark.parametrize("line", [NO_CACHE, "RuntimeError: [malloc] Unable to allocate 34359738368 bytes.\n"])
 def test_nothing_of_a_server_is_said_of_an_engine_at_home(line: str) -> None:
     found = diagnose(line, model="Qwen/Qwen3-8B", gpu="rtx-4090")
     assert found.comparisons == found.changes == ()
-    assert [note.partition(":")[0] for note in found.notes] == ["To try, not calculated here"]
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "You can also try the following, which is not calculated here"
+    ]
 
 
 def test_a_release_that_is_not_stated_is_the_newest_as_in_an_estimate() -> None:
@@ -123,7 +131,7 @@ def test_a_release_that_is_not_stated_is_the_newest_as_in_an_estimate() -> None:
 def test_a_start_of_llama_cpp_names_the_buffer_that_failed() -> None:
     found = diagnose_local(LLAMA + NO_CACHE)
     assert found.headline.startswith(
-        "It does not start: not enough memory for the KV cache (4.00 GiB requested at once). Until then it took 10.28 GiB"
+        "The server does not start: not enough memory for the KV cache (4.00 GiB requested at once). Until then it took 10.28 GiB"
     )
     compute = NO_CACHE.replace("buffer for kv cache", "compute pp buffers")
     assert "lower" not in found.headline

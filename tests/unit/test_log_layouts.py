@@ -352,11 +352,11 @@ INFO 08-07 21:33:30 [gpu_worker.py:298] Available KV cache memory: 40.0 GiB
 )
 def test_a_refusal_of_sglang_is_the_verdict(line: str) -> None:
     log = "server_args=ServerArgs(model_path='meta-llama/Llama-3.1-70B-Instruct', mem_fraction_static=0.8, tp_size=1)\n"
-    assert diagnose(log + line, gpu="h100").headline.startswith("It does not start: ")
+    assert diagnose(log + line, gpu="h100").headline.startswith("The server does not start: ")
 
 
 def test_vllms_word_that_nothing_is_left_is_read() -> None:
     log = "INFO vLLM API server version 0.10.1\nERROR [core.py:700] ValueError: No available memory for the cache blocks. Try"
     found = diagnose(log, gpu="h100")
-    assert found.headline.startswith("It does not start: ")
+    assert found.headline.startswith("The server does not start: ")
     assert not found.reading.unknown

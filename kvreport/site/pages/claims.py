@@ -112,7 +112,7 @@ def page(
         "manifest": MANIFEST,
         "megabytes": round(runtime_bytes / 1e6),
     }
-    sections.insert(0, Section("check", "Check a figure of your own", render("claims/form.html", URI, form)))
+    sections.insert(0, Section("check", "Check your own figure", render("claims/form.html", URI, form)))
     sections += [
         Section(part.source.key, part.source.title, render("claims/source.html", URI, {"part": part}))
         for part in context["parts"]

@@ -477,7 +477,7 @@ def _rates(gpu: Accelerator) -> Table:
             )
         )
     return Table(
-        caption="Specified figures per GPU, with their evidence",
+        caption="Specifications per GPU, with the evidence for each value",
         head=Column("Figure", numeric=False),
         columns=(
             Column("Value"),

@@ -56,7 +56,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
             Section("boundary", "Capacity by context length", render("home/boundary.html", "", names)),
             Section("commands", "Commands, link and citation", render("home/commands.html", "", names)),
             Section("start", "Start from what you have", render("home/doors.html", "", names)),
-            Section("here", "What else is here", render("home/here.html", "", names)),
+            Section("here", "More on this site", render("home/here.html", "", names)),
         ),
     )
 

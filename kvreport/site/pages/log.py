@@ -94,7 +94,7 @@ def _lines() -> Table:
         if owner not in known:
             known.append(owner)
     return Table(
-        "Meanings of the lines that the log reader understands. All other lines are listed as not understood.",
+        "Log lines that the log reader recognizes, with their meaning. The reader lists all other lines as unrecognized.",
         Column("Engine", numeric=False),
         (Column("Meaning of the line", numeric=False),),
         tuple(

@@ -197,7 +197,7 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
     words = (
         f"Memory of one GPU with {told}. Of this memory, {units.gib(budget['total_bytes'])} GiB is usable, "
-        f"and the engine manages a share of {budget['utilization']:g}. "
+        f"and the engine uses a share of {budget['utilization']:g}. "
         f"The size of the KV pool is uncertain by ± {units.gib(budget['uncertainty_bytes'])} GiB."
     )
     return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)
