@@ -41,6 +41,8 @@ INVARIANTS: Final = (
 """What planners recorded, both sides of every rule's releases, and what holds for every answer."""
 LOAD: Final = "from kvreport.catalog.release import release_at as at; [at(one, ()) for one in ('vllm', 'sglang', 'llama_cpp')]"
 SAME: Final = 2000
+CHANGED: Final = 12
+"""Of the answers that a fault changes so many are held against themselves and against all their neighbors."""
 RUNS: Final = 8
 """Of the dry runs of llama.cpp's build one in so many is asked: each takes as long as five start-up logs."""
 SECONDS: Final = 600
@@ -117,14 +119,19 @@ def inside(known: Path, draws: int, same: int) -> str:
         if not first and found[name] != sound[name]:
             said = f"changes {name}"
             invariants.recorded(name)
+    changed: list[int] = []
     for seed in range(0 if said else same):
         name = str(seed)
         found[name] = hashlib.sha256(invariants.whole(seed).encode()).hexdigest()[:16]
         if not first and found[name] != sound[name]:
-            said = f"changes answer {seed}"
-            break
+            said = said or f"changes answer {seed}"
+            changed.append(seed)
+            if len(changed) == CHANGED:
+                break
     if first:
         known.write_text(json.dumps(found), encoding="utf-8")
+    for seed in changed:
+        invariants.whole_held(seed)
     for seed in range(draws if said else 0):
         target = invariants.offers if seed % 12 == 11 else invariants.answers
         target(random.Random(f"drawn fault {seed}"))  # noqa: S311 - examples, no secrets

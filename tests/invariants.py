@@ -189,10 +189,25 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     least = min(one.budget.weights for one in (estimate, estimate.optimistic) if one is not None)
     if least > budget["total_bytes"] and not given and family not in LOCAL:
         assert told["verdict"] in ("weights_exceed_memory", *REFUSED), ("weights", told["verdict"])
+    _first_reason(estimate, told)
     _pools(estimate, told)
     _sums(estimate, told)
     _words(estimate, told)
     return told
+
+
+def _first_reason(estimate: Estimate, told: dict[str, Any]) -> None:
+    """Of several reasons against a start the one that no other choice of sizes removes is the verdict."""
+    request = estimate.request
+    if _classless(estimate):
+        assert told["verdict"] == "engine_does_not_run", ("a class that is not served", told["verdict"])
+    if request.context_tokens > request.model.context_tokens and estimate.verdict not in REFUSED:
+        assert request.engine.family in LOCAL, ("beyond the model", request.context_tokens, told["verdict"])
+    by_length = {one["context_tokens"]: one["verdict"] for one in told["by_context"]}
+    for outranking in ("engine_does_not_run", "format_not_supported"):
+        # Neither depends on a length: what outranks in one line does in all of them.
+        if outranking in by_length.values():
+            assert set(by_length.values()) == {outranking}, ("one reason for all lengths", by_length)
 
 
 def _classless(estimate: Estimate) -> bool:
@@ -376,6 +391,31 @@ def smaller_cache(draw: Draw, asked: Question, first: Estimate) -> int:
 
 
 # --- what an answer prints, asked back -----------------------------------------------------------------------
+
+
+def shortfall(draw: Draw, asked: Question, first: Estimate) -> int:
+    """What is said to be short is: a pool with that much more holds a request, and one byte less does not.
+
+    Of an engine that shares a pool out in whole blocks it is counted from the last whole one.
+    """
+    del draw
+    if first.request.engine.family in LOCAL or first.optimistic is not None:
+        return 1
+    if first.verdict != "cache_exceeds_pool":  # most requests that fit nowhere are the longest ones
+        asked = {**asked, "context_tokens": first.request.model.context_tokens}
+    long = ask(asked)
+    if long is None or long.verdict != "cache_exceeds_pool" or len(long.to_dict()["per_rank"]["gpus"]) > 1:
+        return 2
+    short, pool = hold(long)["shortfall_bytes"], long.budget.kv_pool_bytes
+    assert short, "nothing is short, and a request does not fit"
+    step = (long.to_dict()["block_bytes"] or 1) if long.request.engine.family in STATES_FIRST else 1
+    # Where weights leave less than nothing, their lack is short, too.
+    for size, enough in ((pool + short, True), (pool + short - step, False)):
+        there = ask({**asked, "kv_pool": size}) if pool or enough else None
+        if there is not None:
+            holds = there.verdict in STARTS  # with the states that its number of requests asks for
+            assert holds == enough, ("shortfall", pool, short, size, holds)
+    return 4
 
 
 def longest_context(draw: Draw, asked: Question, first: Estimate) -> int:
@@ -719,6 +759,7 @@ NEIGHBORS: Final = (
     more_share,
     smaller_weights,
     smaller_cache,
+    shortfall,
     longest_context,
     memory_alone,
     remedy,
@@ -1033,39 +1074,88 @@ def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
     assert estimate.verdict in STARTS, ("offer", estimate.verdict)
     if one.sure:
         assert held >= found.workload.peak, ("offer", held, found.workload.peak)
+    needed = found.rank_each(one) * ranks
+    _facts_of(facts, back, estimate, needed)
     shares = facts["mem_fraction_static"]
     share = facts["smallest_utilization"] if shares is None else shares["lowest"]
     if share is None:
         return "answered", 2
     least = ask({**back, "utilization": share})
     assert least is not None, share
-    needed = found.rank_each(one) * ranks
-    by_memory = unbounded(least.to_dict()[BY_MEMORY])
-    assert by_memory >= needed, ("smallest share", share, by_memory, needed)
+    held = least.max_concurrent_requests
+    assert held >= needed, ("smallest share", share, held, needed)
     below = (
         ask({**back, "utilization": round(share - 2 * FRACTION_STEP, 4)})
         if share > 3 * FRACTION_STEP
         else None
     )
     if below is not None:
-        by_memory = unbounded(below.to_dict()[BY_MEMORY])
-        assert by_memory < needed or below.verdict not in STARTS, ("share below", share, by_memory, needed)
+        held = below.max_concurrent_requests
+        assert held < needed or below.verdict not in STARTS, ("share below", share, held, needed)
     return "answered", 4
 
 
-def whole(seed: int) -> str:
-    """All that one question is answered, or one search in eight: the same text as long as no figure of it changes."""
+def _facts_of(facts: dict[str, Any], back: Question, estimate: Estimate, wanted: int) -> None:
+    """The bytes of an offer are the answer's to its command; its longest context is the longest of so many requests."""
+    told, limit = estimate.to_dict(), estimate.request.model.context_tokens
+    names = {"weight_bytes_per_gpu": "resident_bytes", "kv_bytes_per_request_per_gpu": "kv_bytes_per_request"}
+    # SGLang captures other batches, and keeps other places for images, where a number of requests is told.
+    anew = back["engine"].startswith("sglang")
+    names |= {} if anew else {"kv_pool_bytes_per_gpu": "kv_pool_bytes"}
+    for name, own in names.items():
+        assert facts[name] in {one[own] for one in told["per_rank"]["gpus"]}, (name, facts[name])
+    if anew and facts["kv_pool_bytes_per_gpu"] != estimate.budget.kv_pool_bytes:
+        return
+    longest = facts["longest_context_tokens"]
+    for context, enough in ((longest, True), (longest + 1, False)):
+        there = ask({**back, "context_tokens": context}) if 0 < context <= limit else None
+        if there is not None:
+            held = unbounded(there.to_dict()[BY_MEMORY])
+            holds = held >= wanted and there.verdict in STARTS
+            assert holds == enough, (
+                "longest context of an offer",
+                context,
+                held,
+                wanted,
+            )
+
+
+def _drawn(seed: int) -> tuple[Draw, str, Question]:
+    """One question, or one search in eight with its model."""
     draw = random.Random(f"whole {seed}")  # noqa: S311 - examples, no secrets
-    found: Any
-    if seed % 8 == 7:
-        model, asked = search(draw)
-        prompt = asked["context"] - 1 or 1
-        found = sized(
-            model, asked | draw.choice(({}, {"prompt": prompt, "output": 1, "disaggregated": True}))
-        )
-    else:
-        found = ask(question(draw))
+    if seed % 8 != 7:
+        return draw, "", question(draw)
+    model, asked = search(draw)
+    prompt = asked["context"] - 1 or 1
+    return (
+        draw,
+        model,
+        asked | draw.choice(({}, {"prompt": prompt, "output": 1, "disaggregated": True})),
+    )
+
+
+def whole(seed: int) -> str:
+    """All that one question or search is answered: the same text as long as no figure of it changes."""
+    _, model, asked = _drawn(seed)
+    found: Any = sized(model, asked) if model else ask(asked)
     return "refused" if found is None else json.dumps(found.to_dict())
+
+
+def whole_held(seed: int) -> None:
+    """Hold the same answer against itself and every neighbor, or each way in which a search is asked back."""
+    draw, model, asked = _drawn(seed)
+    if model:
+        plain = {
+            name: value for name, value in asked.items() if name not in ("prompt", "output", "disaggregated")
+        }
+        for back in (offered, offered, lever, apart):
+            back(draw, model, plain)
+        return
+    first = ask(asked)
+    if first is not None:
+        hold(first)
+        for neighbor in NEIGHBORS:
+            neighbor(draw, asked, first)
 
 
 if __name__ == "__main__":

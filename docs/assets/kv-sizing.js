@@ -373,9 +373,11 @@
     const share = kernel.shareOfPeak(work.peak, found.each);
     const each = kernel.replicasFor(share, found.layout.dp);
     const isStatic = site.engine.family === "sglang";
-    const needs = found.stages.map(({ rule, block, kept, constant, terms }) => {
+    const told = Math.max(Math.floor(found.each / found.layout.dp), 1);
+    const needs = found.stages.map(({ rule, block, kept, constant, terms, wanted }) => {
       const needed = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
-      return rule ? kernel.poolWithOthers(rule, block, needed, each, work.mean) : needed;
+      const held = rule ? kernel.poolWithOthers(rule, block, needed, each, work.mean) : needed;
+      return Math.max(held, wanted ? told * block : 0); // blocks of states that must exist at start
     });
     const pools = isStatic ? needs.map(() => Math.max(...needs)) : needs; // its ranks agree on one pool
     const utilization = Math.max(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import FollowedLengths, plan_on
+from kvreport.accounting.allocation import FollowedLengths, plan_on, state_slots_wanted
 from kvreport.accounting.capacity import boundary, followed
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.parallel import Layout
@@ -112,6 +112,15 @@ class Rank:
         needed = pool_for(self.plan, requests, mean, longest, workload.shared_prefix_tokens)
         return needed if self.start_plan is None else max(needed, pool_for(self.start_plan, 1, longest))
 
+    def pool_at_start(self, requests: int) -> int:
+        """Bytes of the blocks that must exist for a server that is told so many requests; 0 without such a rule."""
+        case = self.case
+        if case is None:
+            return 0
+        serving = replace(case.serving, max_seqs=requests)
+        slots = state_slots_wanted(case.engine, case.model, serving, eager=case.eager)
+        return (slots or 0) * self.plan.block_bytes
+
     def longest_of(self, requests: int, limit_tokens: int) -> int:
         """The longest context, up to a limit, that each of so many requests of a data rank could have."""
         lengths = self.lengths
@@ -202,10 +211,6 @@ class Solution:
     def users_at_peak(self) -> int:
         """Requests that the replicas of the peak serve, spares not counted."""
         return self.replicas[1] * self.users_each
-
-    def longest_of(self, requests: int) -> int:
-        """The longest context that each of so many requests of a data rank could have, told to the server."""
-        return min(one.longest_of(requests, self.model.context_tokens) for one in self.ranks)
 
     def headroom(self, peak: int) -> float:
         """Requests that could come on top of the peak, spares not counted, as a share of the peak."""

@@ -169,6 +169,8 @@ class _Group:
         flags = np.where(told > 0, np.maximum(np.minimum(told, self._fast(told)), 1), limit)
         kept = [[self._kept(stage, int(flag), memo) for flag in flags] for stage in stages]
         pools = np.stack([self._rooms(stage, row) for stage, row in zip(stages, kept, strict=True)])
+        # Requests that hold nothing may use memory beyond the share that the engine asks for; it is no pool.
+        beside = [np.asarray(one.room_bytes - one.pool_bytes)[:, self.place] for one in stages]
         errors = np.asarray([[one.uncertainty for one in row] for row in kept])
         holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
         binding = np.argmin(holding, axis=0)
@@ -225,7 +227,7 @@ class _Group:
                         total_bytes=int(np.asarray(stages[number].total_bytes)[index]),
                         weight_bytes=int(np.asarray(stages[number].resident_bytes)[self.place]),
                         reserve_bytes=kept[number][index].total,
-                        pool_bytes=int(pools[number, index]),
+                        pool_bytes=max(int(pools[number, index] - beside[number][index]), 0),
                         lengths=self._lengths(stages[number], int(flags[index]), memo),
                         start_plan=self.laid.start_plan,
                         case=stages[number].case,

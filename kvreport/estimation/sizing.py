@@ -124,7 +124,7 @@ class Sizing:
         work, per_rank = self.workload, self.rank_each(found)
         smallest = self.smallest_pools(found)
         share = self.smallest_share(found, smallest)
-        longest = found.longest_of(per_rank)
+        longest = min(rank.longest_of(per_rank, found.model.context_tokens) for rank in self._told(found))
         served = self.served(found)
         interval = self.fractions(found, smallest)
         average, peak, spared = found.replicas
@@ -241,9 +241,11 @@ class Sizing:
         return ceil(self.peak_each(found) / found.layout.data)
 
     def smallest_pools(self, found: Solution) -> tuple[int, ...]:
-        """The smallest pool of each rank that holds its part of the peak; each the largest where ranks agree on one."""
-        each = self.rank_each(found)
-        pools = tuple(rank.pool_for(each, self.workload) for rank in self._told(found))
+        """The smallest pool of each rank that starts and holds its part of the peak; each the largest where ranks agree on one."""
+        each, told = self.rank_each(found), max(found.users_each // found.layout.data, 1)
+        pools = tuple(
+            max(rank.pool_for(each, self.workload), rank.pool_at_start(told)) for rank in self._told(found)
+        )
         return (max(pools),) * len(pools) if trait(self.policy, "ranks_agree_on_pool") else pools
 
     def _told(self, found: Solution) -> tuple[Rank, ...]:

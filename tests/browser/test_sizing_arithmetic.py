@@ -117,6 +117,7 @@ ASK = """([data, asked, options]) => {
         (MODELS[0], "h200-sxm-141gb", "sglang", None),
         (MODELS[0], "mi300x", "sglang", None),
         ("deepseek-ai/DeepSeek-V3", "h200-sxm-141gb", "sglang", ["dp8-ep"]),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "h200-sxm-141gb", "vllm", None),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "h200-sxm-141gb", "sglang", None),
         ("Qwen/Qwen3-VL-4B-Instruct", "h200-sxm-141gb", "sglang", None),
         ("google/gemma-4-31B-it", "h100-sxm-80gb", "sglang", None),

@@ -543,3 +543,42 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     together = [said(one, CATALOG) for one in asked]
     for one, found in zip(asked, together, strict=True):
         assert said(one, Catalog(CATALOG.folder)) == found, one
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "int4", "nvfp4"])
+def test_a_class_that_is_not_served_is_the_reason_whatever_the_format(weights: str) -> None:
+    for name in ("Qwen/Qwen-7B", "Zyphra/ZAYA1-8B", "google/recurrentgemma-2b"):
+        answer = invariants.ask({"model": name, "gpu": "a100-sxm-80gb", "engine": "vllm", "weights": weights})
+        assert answer is not None
+        assert answer.verdict == "engine_does_not_run", (name, answer.verdict)
+        invariants.hold(answer)
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_step_of_few_requests_reads_no_more_experts_than_there_are(requests: int, seed: int) -> None:
+    draw = random.Random(f"experts {seed}")  # noqa: S311 - examples, no secrets
+    known = invariants.catalog().models
+    asked = {
+        "model": draw.choice([name for name in sorted(known) if known[name].experts]),
+        "gpu": "h200-sxm-141gb",
+        "engine": "vllm",
+        "tensor_parallel": 8,
+        "context_tokens": 4096,
+        "max_seqs": requests,
+    }
+    answer = invariants.ask(asked)
+    if answer is not None and answer.verdict in invariants.STARTS:
+        assert invariants.times(draw, asked, answer) == 7
+
+
+@pytest.mark.parametrize("layout", ["pp2", "pp3", "pp4"])
+def test_the_longest_context_of_unlike_stages_is_that_of_the_shortest(layout: str) -> None:
+    for name in ("Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it", "meta-llama/Llama-3.1-8B-Instruct"):
+        draw = random.Random(2)  # noqa: S311 - examples, no secrets
+        asked = {"gpus": ["h100-sxm-80gb"], "engine": "vllm", "context": 4096, "concurrent": 5}
+        layouts = [Layout.named(layout)]
+        assert (
+            invariants.offered(draw, name, {**asked, "tensor_parallel": (1,), "layouts": layouts})[0]
+            == "answered"
+        )

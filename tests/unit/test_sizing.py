@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from told import held_as_told
 
+import kvreport
 from kvreport.accounting.capacity import users
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.parallel import Layout
@@ -558,3 +559,25 @@ def test_of_equal_accelerators_the_one_that_more_clouds_rent_out_is_first() -> N
     order = list(dict.fromkeys(one.offer.accelerator.id for one in found.ranking.deployments))
     assert order.index("h100-sxm-80gb") < order.index("h100-pcie-80gb")
     assert order.index("l40s") < order.index("l40")
+
+
+def test_the_smallest_share_starts_with_the_number_of_requests_that_the_command_says() -> None:
+    """vLLM wants a block of states for each sequence that it is told, whatever the workload holds."""
+    model, asked = "Qwen/Qwen3-Next-80B-A3B-Instruct", {"gpu": "h200-sxm-141gb", "context_tokens": 4096}
+    found = kvreport.size(model, gpus=["h200-sxm-141gb"], context=4096, concurrent=3, tensor_parallel=(4,))
+    best = found.ranking.deployments[0]
+    share = found.describe(best)["smallest_utilization"]
+    told = {**asked, "tensor_parallel": 4, "max_seqs": best.users_each}
+    least = kvreport.estimate(model, utilization=share, **told)
+    assert least.max_concurrent_requests >= 3, (share, least.verdict)
+    below = kvreport.estimate(model, utilization=share - 0.002, **told)
+    assert below.max_concurrent_requests == 0
+
+
+def test_a_model_without_a_cache_has_the_pool_of_its_share() -> None:
+    found = kvreport.size("BAAI/bge-large-en", gpus=["h100-sxm-80gb"], context=138, concurrent=25)
+    best = found.ranking.deployments[0]
+    answer = kvreport.estimate(
+        "BAAI/bge-large-en", gpu="h100-sxm-80gb", context_tokens=138, max_seqs=best.users_each
+    )
+    assert best.pool_bytes == answer.budget.kv_pool_bytes
