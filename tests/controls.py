@@ -10,7 +10,6 @@ import random
 import re
 import shlex
 import struct
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -20,33 +19,12 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree as ET
 
+from quiet import HASTE, WAIT_S, Activity
 from serving import is_fault
 
 from kvreport.cli import main
 
-SETTLED_MS: Final = 400
-"""So long nothing must change on a page that has answered: what is typed is read after a quarter of a second."""
-WAIT_S: Final = 120.0
-"""Python in the browser is compiled first."""
 PRESS_MS: Final = 5000
-
-WATCH: Final = """
-window.kvChanged = performance.now();
-window.print = () => { window.kvPrinted = (window.kvPrinted || 0) + 1; };
-new MutationObserver(() => { window.kvChanged = performance.now(); })
-  .observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
-"""
-
-RESTS: Final = """([quiet, most]) => new Promise((done) => {
-  const from = performance.now();
-  const look = () => {
-    const now = performance.now(), rests = now - window.kvChanged > quiet
-      && ![...document.querySelectorAll('[aria-busy=true], [data-kv-progress]')].some((one) => one.checkVisibility());
-    if (rests || now - from > most) done(rests);
-    else setTimeout(look, Math.max(quiet - (now - window.kvChanged), 60));
-  };
-  look();
-})"""
 
 FIND: Final = """(place) => {
   const root = document.querySelector(place);
@@ -205,10 +183,8 @@ class Presser:
         self.context.grant_permissions(["clipboard-read", "clipboard-write"])
         self.page = self.context.new_page()
         self.page.set_default_timeout(PRESS_MS)
-        self.page.add_init_script(WATCH)
+        self.activity = Activity(self.page, HASTE)
         self.heard: list[str] = []
-        self.saved: list[Any] = []
-        self.asking: set[Any] = set()
         self.known: dict[str, Any] | None = None  # what the page says since the last press
         page, self.hubs = self.page, tuple(one.removesuffix("**") for one in hubs or {})
         for pattern, answer in (hubs or {}).items():
@@ -219,16 +195,11 @@ class Presser:
             )
         page.on("console", self.hears)
         page.on("pageerror", lambda error: self.heard.append(str(error)))
-        page.on("download", lambda download: self.saved.append(download))  # noqa: PLW0108 - playwright marks it
         page.on("request", self._asked)
-        page.on("requestfinished", lambda request: self.asking.discard(request))  # noqa: PLW0108
-        page.on("requestfailed", lambda request: self.asking.discard(request))  # noqa: PLW0108
 
     def _asked(self, request: Any) -> None:
         if not request.url.startswith((self.root, "data:", "blob:", *self.hubs)):
             self.heard.append(f"asks {request.url}")
-        elif not request.url.startswith(("data:", "blob:")):
-            self.asking.add(request)
 
     def hears(self, message: Any) -> None:
         """Keep what the console says of a fault."""
@@ -237,22 +208,12 @@ class Presser:
 
     def settle(self) -> None:
         """Wait until nothing is asked for and nothing changes."""
-        from playwright.sync_api import Error
-
-        ends = time.monotonic() + WAIT_S
-        while time.monotonic() < ends:
-            self.page.wait_for_timeout(60)
-            try:
-                if self.page.evaluate(RESTS, [SETTLED_MS, 1000 * WAIT_S]) and not self.asking:
-                    return
-            except Error as error:  # the page that was looked at is gone: another is coming
-                if "context was destroyed" not in str(error):
-                    raise
-        self.heard.append("never comes to rest")
+        if not self.activity.settle():
+            self.heard.append("never comes to rest")
 
     def fresh(self, uri: str) -> None:
         """Open a page that nobody has touched."""
-        self.asking.clear()
+        self.activity.requests.clear()
         self.page.goto(self.root + uri, timeout=1000 * WAIT_S)
         self.page.mouse.move(3, 3)
         self.settle()
@@ -308,7 +269,7 @@ class Presser:
                 self.act(self.present(earlier) or earlier, chosen)
             found = self.present(control)
         self.heard.clear()
-        self.saved.clear()
+        self.activity.forget()
         return found
 
     def run(self, uri: str) -> Report:
@@ -408,7 +369,7 @@ class Presser:
         self.page.evaluate(UNFOLDED)
         now = self.state()
         self.page.goto("about:blank")
-        self.asking.clear()
+        self.activity.requests.clear()
         self.page.goto(now["address"], timeout=1000 * WAIT_S)
         self.page.mouse.move(3, 3)
         self.settle()
@@ -465,7 +426,7 @@ class Presser:
         faults += [f"nothing in {name}" for name in state["empty"] if name not in first["empty"]]
         faults += ["is busy without end"] if state["busy"] > first["busy"] else []
         faults += [f"leads nowhere: {link}" for link in set(state["links"]) if not self.leads(link)]
-        for download in self.saved:
+        for download in self.activity.downloads:
             faults += saved_faults(download)
         faults += [
             f"shares {link} of {state['address']}"

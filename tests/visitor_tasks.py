@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from controls import RESTS, SETTLED_MS, WATCH, answer_of
-from playwright.sync_api import Error
+from controls import answer_of
+from quiet import HASTE, Activity
 
 from kvreport.catalog.load import open_catalog
 
@@ -31,23 +31,17 @@ class Visitor:
         self.context.grant_permissions(["clipboard-read", "clipboard-write"])
         self.page = self.context.new_page()
         self.page.set_default_timeout(20_000)
-        self.page.add_init_script(WATCH)
+        self.activity = Activity(self.page, HASTE)
         self.page.goto(address)
         self.page.mouse.move(4, 4)
         self.settle()
 
     def settle(self) -> None:
         """Wait until nothing is asked for and nothing changes."""
-        while True:
-            self.page.wait_for_load_state("networkidle")
-            try:
-                if self.scripts:
-                    self.page.evaluate(RESTS, [SETTLED_MS, 20_000])
-            except Error as error:  # the page that was looked at is gone: another is coming
-                if "context was destroyed" not in str(error):
-                    raise
-            else:
-                return
+        if not self.scripts:
+            self.page.wait_for_load_state("load")
+        elif not self.activity.settle(20):
+            raise AssertionError("never comes to rest")
 
     def click(self, selector: str) -> None:
         """Press the first of what is seen."""

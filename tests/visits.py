@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from quiet import Activity
 from serving import is_fault, under_policy
 
 KEEPS_NOTHING: Final = frozenset(
@@ -82,6 +83,7 @@ def page(browser, address) -> Iterator[Any]:
     context = browser.new_context()
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     opened = under_policy(context.new_page())
+    opened.activity = Activity(opened)
     opened.faults = []
     opened.asked = []
     opened.on("pageerror", lambda error: opened.faults.append(str(error.stack)))
@@ -164,6 +166,7 @@ class Visit:
         # that the pages themselves keep to it is looked at in test_policy.py.
         self.context = browser.new_context(bypass_csp=True, **options)
         self.page = self.context.new_page()
+        self.activity = Activity(self.page)
         self.address = address
         self.faults: list[str] = []
         self.page.on("console", self._heard)
@@ -186,6 +189,10 @@ class Visit:
         self.page.wait_for_selector("html.js")
         self.page.mouse.move(3, 3)  # scripts of printed pages wait for a reader
         return self.page
+
+    def settle(self) -> None:
+        """Wait until the page has come to rest."""
+        assert self.activity.settle(30), "never comes to rest"
 
     def query(self) -> dict[str, list[str]]:
         return parse_qs(urlsplit(self.page.url).query)

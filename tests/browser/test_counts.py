@@ -169,7 +169,7 @@ def test_the_explorer_counts_as_the_gpu_page(browser, address, rows):
         for context in (8192, 262_144):
             page = visit.go(f"explore/?gpu={gpu}&tp=1&context={context}&weights=released&kv=own")
             page.wait_for_selector(".kv-answer strong, [data-kv-said] strong, .kv-said strong")
-            page.wait_for_load_state("networkidle")
+            visit.settle()
             told = page.inner_text("main")
             found = re.search(r"(\d+) of \d+ configurations? fits?", told)
             assert found, told[:400]

@@ -48,12 +48,12 @@ def test_what_is_typed_while_the_scripts_come_is_kept(browser: Any, address: str
         visit.page.keyboard.type(TYPED[0])
         for one in held:
             one.let_go()
-        visit.page.wait_for_load_state("networkidle")
+        visit.settle()
         visit.page.keyboard.type(TYPED[1:], delay=60)
         visit.page.wait_for_timeout(150)
         assert field.input_value() == TYPED, (uri, field.get_attribute("name"))
         visit.page.keyboard.press("Tab")
-        visit.page.wait_for_load_state("networkidle")
+        visit.settle()
         assert field.input_value() == TYPED, (uri, field.get_attribute("name"))
     visit.context.close()
     assert not visit.faults
@@ -88,7 +88,7 @@ def test_no_fragment_stops_a_page(browser: Any, address: str, uri: str) -> None:
         page.goto(address + uri + fragment)
         page.mouse.move(3, 3)
         page.wait_for_selector("html.js")
-        page.wait_for_load_state("networkidle")
+        visit.settle()
         page.wait_for_timeout(50)
         return page.evaluate(STARTED)
 

@@ -35,7 +35,7 @@ def test_every_kind_of_page_loads_without_a_fault_and_axe_finds_nothing(browser,
     """No fault, nobody else asked, no sideways scrolling on a phone, nothing that a screen reader or a hand cannot use."""
     made = Visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = made.go(uri)
-    page.wait_for_load_state("networkidle")
+    made.settle()
     assert page.locator("h1").count() == 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     faults = unusable(page)
@@ -108,7 +108,7 @@ def test_every_chart_can_be_taken_away_with_its_finding_and_source(visit, tiny_s
 def test_what_is_far_below_the_window_is_measured_when_it_comes_near(visit):
     """To ask every table for its width laid out all of them, 0.7 seconds at the speed of a phone."""
     page = visit.go("data/")
-    page.wait_for_load_state("networkidle")
+    visit.settle()
     measured = "(box) => box.matches('.kv-fits, .kv-wide')"
     first, last = page.locator(".kv-scroll").first, page.locator(".kv-scroll").last
     first.scroll_into_view_if_needed()
@@ -223,7 +223,7 @@ def test_the_browser_puts_the_chosen_case_s_figures_where_the_page_has_them(brow
 
 def test_a_chart_says_the_figures_of_the_point_under_the_pointer(visit):
     page = visit.go(LLAMA)
-    page.wait_for_load_state("networkidle")
+    visit.settle()
     plot = page.locator(".kv-plot").first
     plot.scroll_into_view_if_needed()
     # In one call: the chart is drawn again when its numbers have come.
@@ -315,7 +315,7 @@ def test_the_tools_say_what_of_an_address_they_ignore_and_what_empties_a_result(
 
 def test_a_filter_by_name_survives_a_reload_and_opens_no_search(visit):
     page = visit.go("models/?name=llama+70b")
-    page.wait_for_load_state("networkidle")
+    visit.settle()
     assert page.locator("#models-table tbody tr:visible").count() == 1
     assert not page.locator("#__search").is_checked()
     assert visit.query() == {"name": ["llama 70b"]}
@@ -472,7 +472,7 @@ def test_sizes_switch_between_gib_and_gb(visit):
 def test_instant_navigation_starts_the_next_page_too(visit):
     page = visit.go("models/")
     page.wait_for_function("window.document$")
-    page.wait_for_load_state("networkidle")
+    visit.settle()
     page.evaluate("window.stayed = true")
     page.locator("#models-table a", has_text="Llama 3.1 8B").first.click()
     page.wait_for_url(f"**/{LLAMA}")
@@ -571,7 +571,7 @@ def numbers(page, name: str) -> dict[str, list[str]]:
 def test_a_table_says_on_how_many_gpus_its_numbers_are(visit, uri, layout):
     """A change of something else keeps the fewest GPUs; a layout counts for every row, and the caption says so."""
     page = visit.go(uri)
-    page.wait_for_load_state("networkidle")
+    visit.settle()
     printed = numbers(page, "users-table")
     assert FEWEST in page.locator("#users-table caption").inner_text()
 

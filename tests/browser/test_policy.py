@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quiet import Activity
 from serving import HEAR, served
 
 from kvreport.adapters.export import export
@@ -41,6 +42,7 @@ KINDS = (
 def page(browser) -> Iterator[Any]:
     made = browser.new_page(viewport={"width": 1280, "height": 900})
     made.add_init_script(HEAR)
+    made.activity = Activity(made)
     yield made
     made.context.close()
 
@@ -90,7 +92,7 @@ def test_every_page_states_one_policy_before_its_first_script(tiny_site):
 def test_pages_run_under_their_policy_and_break_no_rule_of_it(page, address):
     for uri in KINDS:
         page.goto(address + uri)
-        page.wait_for_load_state("networkidle")
+        assert page.activity.settle(30), uri
         assert page.evaluate("window.refused") == [], uri
         assert page.evaluate("typeof __md_scope") == "object", uri
 
@@ -179,7 +181,7 @@ def test_exported_pages_run_under_a_policy_and_break_no_rule_of_it(page, tiny_si
     with served(out) if scheme == "http" else nullcontext(f"{out.as_uri()}/") as root:
         for uri in ("", "models/", LLAMA, "gpus/h100-sxm-80gb/", "explore/", "compare/", "data/"):
             page.goto(f"{root}{uri}index.html")
-            page.wait_for_load_state("networkidle")
+            assert page.activity.settle(30), uri
             assert page.evaluate("window.refused") == [], uri
             assert page.evaluate("document.documentElement.className") == "js", uri
             assert page.evaluate("getComputedStyle(document.body).fontFamily").startswith('"KV Sans"'), uri

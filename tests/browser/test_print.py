@@ -61,7 +61,7 @@ def test_no_page_is_wider_than_its_paper(visit):
     wide = {}
     for uri in (*PAGES, "models/meta-llama--Llama-3.1-8B-Instruct/", "gpus/h100-sxm-80gb/"):
         page = paper(visit, uri)
-        page.wait_for_load_state("networkidle")
+        visit.settle()
         wide[uri] = page.evaluate("document.scrollingElement.scrollWidth")
     assert set(wide.values()) == {718}, wide
 
@@ -172,7 +172,7 @@ def test_on_a_phone_the_letters_of_charts_can_be_read(browser, address):
     made = Visit(browser, address, viewport={"width": 390, "height": 844})
     for uri in ("models/", "models/meta-llama--Llama-3.1-8B-Instruct/"):
         page = made.go(uri)
-        page.wait_for_load_state("networkidle")
+        made.settle()
         sizes = page.locator("main figure svg text").evaluate_all(
             "(texts) => texts.filter((one) => one.checkVisibility()).map((one) => parseFloat(getComputedStyle(one).fontSize)"
             " * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"

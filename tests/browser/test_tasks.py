@@ -32,7 +32,7 @@ class Reader:
 
     def settle(self) -> None:
         """Wait until the page shows what its address says."""
-        self.page.wait_for_load_state("networkidle")
+        self.visit.settle()
         self.page.wait_for_function(
             "() => { const root = document.querySelector('[data-kv-shown]');"
             " return document.querySelector('form[data-kv-state], [data-kv-gpupage]') === null"
