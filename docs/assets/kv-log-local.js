@@ -134,9 +134,9 @@
     const all = `${size(taken(table, start, false))} on devices, ${
       size(taken(table, start, true))
     } in host memory${layers}`;
-    if (end) return `${end.sentence} Until then it took ${all}.`;
-    if (start.ranOut) return `The server does not start: memory ran out. Until then it took ${all}.`;
-    if (start.context === null) return `It takes ${all}.`;
+    if (end) return `${end.sentence} Until then, it took ${all}.`;
+    if (start.ranOut) return `The server does not start: memory ran out. Until then, it took ${all}.`;
+    if (start.context === null) return `The start takes ${all}.`;
     const slots = start.slots > 1 ? `, shared by ${start.slots} requests` : "";
     return `It starts with ${start.context.toLocaleString("en-US")} tokens${slots}: ${all}.`;
   }

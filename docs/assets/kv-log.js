@@ -369,7 +369,7 @@
       if (every) children.push(every);
       if (reading.starts > 1) {
         const line = reading.recognised.length ? reading.recognised[0].number : 1;
-        const said = `The log contains ${reading.starts} starts. The last start that ends is read, from line`;
+        const said = `The log contains ${reading.starts} starts. kvreport reads the last one that ends, from line`;
         children.push(make("p", { class: "kv-note" }, `${said} ${line}.`));
       }
       if (reading.unknown.length) {
@@ -430,7 +430,7 @@
       const { sentences } = kvKernel.words;
       if (found.passed) return sentences.log_passed.replace("{longest}", count(found.longest));
       if (found.concurrency === null || found.longest === null) {
-        return "The log does not say how many requests fit.";
+        return "The log does not show how many requests fit.";
       }
       if (found.shorterRuns) {
         const tokens = reading.facts.full_tokens || reading.facts.kv_tokens;

@@ -36,7 +36,7 @@ class Term:
     # attention.
     step_tokens: int = 1
     cap_tokens: int = UNBOUNDED  # Tokens after which it stops growing (window), or ``UNBOUNDED``.
-    constant_bytes: int = 0  # Bytes that a request holds whatever its length.
+    constant_bytes: int = 0  # Bytes that a request holds at any length.
 
     def __post_init__(self) -> None:
         """Refuse terms that could make bytes negative or divide by zero."""
@@ -108,7 +108,7 @@ class CacheProfile:
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes that a request holds whatever its length."""
+        """Bytes that a request holds at any length."""
         return sum(term.constant_bytes for term in self.terms)
 
     @property
@@ -141,7 +141,7 @@ class CacheProfile:
 
     @property
     def holds_nothing(self) -> bool:
-        """True if a request holds no bytes whatever its length: an encoder, an embedding or a reward model."""
+        """True if a request holds no bytes at any length: an encoder, an embedding or a reward model."""
         return not any(term.constant_bytes or term.rate_bytes for term in self.terms)
 
     @property
@@ -181,7 +181,7 @@ Terms = Sequence[tuple[int | Integers, int | Integers, int | Integers]]
 def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
     """Bytes that requests hold: ``constant + rate * ceil(min(tokens, cap) / step)`` of every term.
 
-    ``tokens``: contexts. ``constant``: bytes that a request holds whatever its length.
+    ``tokens``: contexts. ``constant``: bytes that a request holds at any length.
     """
     total = xp.integers(xp.full_like(tokens, 0) + constant)
     for rate, step, cap in terms:
@@ -222,7 +222,7 @@ _NO_POOL: Final = 1 << 61
 def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
     """The slope of a profile past all windows that end before a limit; None where steps differ.
 
-    ``constant``: bytes that a request holds whatever its length. ``limit_tokens``: the longest context
+    ``constant``: bytes that a request holds at any length. ``limit_tokens``: the longest context
     that counts.
     """
     ending = [term for term in terms if term[2] < limit_tokens]
@@ -252,7 +252,7 @@ def along(pool: Integers, slope: Slope, limit_tokens: int) -> Integers:
 def searched(pool: Integers, constant: int | Integers, terms: Terms, most: int) -> Integers:
     """The longest context up to ``most`` whose request fits, by halving; 0 where not even one token fits.
 
-    ``pool``: pools in bytes. ``constant``: bytes that a request holds whatever its length. ``most``:
+    ``pool``: pools in bytes. ``constant``: bytes that a request holds at any length. ``most``:
     where to stop looking, in tokens.
     """
     low, high = xp.full_like(pool, 0), xp.full_like(pool, most)

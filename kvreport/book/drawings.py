@@ -57,7 +57,7 @@ def growing_row(tokens: Sequence[str]) -> Html:
         height,
         "The row of keys and values grows by one pair with every token",
         f"{len(tokens)} decode steps, one below the other. Step n reads the n − 1 pairs that are already stored and "
-        "adds one. The row is never rewritten, it only gets longer.",
+        "adds one. The row is never rewritten and only gets longer.",
     )
 
 

@@ -170,7 +170,7 @@ def _choice(kind: str, lead: str, one: Item) -> str:
         f'<p class="kv-ask" id="kv-ask-{name}">{lead}{inline(one.ask)}</p>'
         f'<ol class="kv-options" type="A">{options}</ol>'
         f'<details class="kv-predict"><summary>Show the answer</summary>'
-        f"<p><strong>{letter}.</strong> {inline(good.why)}</p><p>And the others:</p><ul>{others}</ul></details></section>"
+        f"<p><strong>{letter}.</strong> {inline(good.why)}</p><p>The other answers:</p><ul>{others}</ul></details></section>"
     )
 
 

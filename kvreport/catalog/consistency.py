@@ -52,7 +52,7 @@ MAX_VECTORS_PER_TOKEN: Final = 1 << 18
 """Cached vectors of one token over all layers: a storage format may pad each to 4,096 bytes."""
 
 MAX_STATE_ELEMENTS: Final = 1 << 40
-"""Elements that a request holds whatever its length: states, rings and encoder tokens."""
+"""Elements that a request holds at any length: states, rings and encoder tokens."""
 
 MAX_INNER_WIDTH: Final = 1 << 24
 """Inner width of an MLP; the widest in the catalog is 65,536."""

@@ -123,7 +123,7 @@ def _conclusion(estimate: Estimate) -> str:
             held = estimate.max_concurrent_requests_by_memory
             kept = f"memory would hold {counted(held, 'request|requests', count(held))} at {context} on {devices}"
             if held >= UNLIMITED_USERS:
-                kept = "it keeps no cache, so memory sets no limit on its requests"
+                kept = "it has no KV cache, so memory does not limit its requests"
             return f"{request.model.name} supports at most {human_tokens(request.model.context_tokens)} tokens; {kept}"
     least, most = estimate.range_of("max_concurrent_requests")
     if estimate.max_concurrent_requests_by_memory >= UNLIMITED_USERS:
@@ -247,7 +247,7 @@ def _cache(group: LayerGroup, cache: Cache, kv_format: KvFormat | None, tensor_p
             parts = " + ".join(
                 f"{state_tensor_bytes(tensor, tensor_parallel):,} B {tensor.name}" for tensor in cache.tensors
             )
-            return f"{layers} x ({parts}) = {constant:,} B per request, whatever its length"
+            return f"{layers} x ({parts}) = {constant:,} B per request, at any length"
         case CrossAttention():
             heads = _heads(cache.kv_heads, tensor_parallel)
             widths = _widths(cache.key_dim, cache.value_dim, kv_format)

@@ -45,10 +45,10 @@ class ClaimVerdict(StrEnum):
 
 MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
     ClaimVerdict.CONFIRMED: "the arithmetic gives this figure exactly",
-    ClaimVerdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
+    ClaimVerdict.ROUNDED: "the arithmetic gives this figure at its printed precision",
     ClaimVerdict.UNIT_SLIP: "right in units of 1,024 but labeled with a unit of 1,000, or the reverse; if there is a second mistake, the verdict is contradicted",
-    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state; the ledger names it",
-    ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor it is off and, if known, why",
+    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state; the ledger gives the assumption",
+    ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger gives the factor of the error and, if known, its cause",
     ClaimVerdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",
 }
 

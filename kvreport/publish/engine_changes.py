@@ -136,7 +136,9 @@ def _entry(home: str, when: str, change: dict[str, Any]) -> str:
     models = pd.DataFrame(change["models"], columns=["model", "old", "new", "cause"])
     gain = models["new"] / models["old"] - 1
     fewer, more = models[gain <= -_NOTABLE], models[gain >= _NOTABLE][::-1]
-    lines = [f"{len(fewer)} models hold fewer requests of 8K on {change['gpu']}, {len(more)} hold more."]
+    lines = [
+        f"{len(fewer)} models serve fewer requests of 8K on {change['gpu']}, and {len(more)} serve more."
+    ]
     for one in pd.concat([fewer[: _SHOWN // 2], more[: _SHOWN // 2]]).to_dict("records"):
         cause = f" ({WORDS[str(one['cause'])]})" if one["cause"] else ""
         lines.append(f"{one['model']}: {one['old']:.2f} to {one['new']:.2f}{cause}")

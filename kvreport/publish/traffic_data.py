@@ -116,7 +116,7 @@ def said_left_out(keys: Iterable[str], limit_tokens: int) -> str:
     ]
     if not gone:
         return ""
-    return f"Requests whose prompts have {units.count(limit_tokens)} tokens or more are left out: {', '.join(gone)}."
+    return f"Requests with prompts of {units.count(limit_tokens)} tokens or more are excluded: {', '.join(gone)}."
 
 
 @lru_cache(maxsize=8)

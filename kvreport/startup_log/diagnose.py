@@ -136,7 +136,7 @@ def diagnose(
         InputError: If the log is empty or too large, or a name is unknown.
 
     >>> read_log("INFO 05-28 09:13:55 [kv_cache_utils.py:634] GPU KV cache size: 107,136 tokens")
-    <Diagnosis of vllm: The log does not say how many requests fit.>
+    <Diagnosis of vllm: The log does not show how many requests fit.>
     """
     require_text(text=text)
     known = open_catalog() if catalog is None else catalog
@@ -166,21 +166,23 @@ def diagnose(
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
     fits = requests_that_fit(reading, laid, pool)
     if fits is not None and not isfinite(fits):
-        notes.append("The model keeps no cache, so memory sets no limit to its requests.")
+        notes.append("The model has no KV cache, so memory does not limit its requests.")
         fits = None
     if reading.engine not in POOL_AS_STATED and old is None and not home:
         notes += _pool_notes(start, laid, device)
     if device is None and old is None:
         notes += _devices_of(reading, known)
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
-        notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")
+        notes.append(
+            "Our plan does not match the log. The cache type, the drafts or the model differ from what the log states."
+        )
     if start is not None and weights is None:
         notes += _other_format(start)
     notes += _assumed(reading, laid)
     command = last_command(text)
     unread = None if command is None else flags_unread(command, load_server_flags(data_dir()))
     if unread is not None:
-        notes.append(f"Flags that {unread[1]} does not have, and that are not read: {unread[0]}.")
+        notes.append(f"{unread[1]} does not have these flags, which are ignored: {unread[0]}.")
     offered = changes(reading, laid, pool, total, fits)
     if end is not None and not offered:
         # A release that is not stated is taken as the newest, as in an estimate; a share is not guessed.
@@ -280,10 +282,10 @@ def _devices_of(reading: Reading, known: Catalog) -> list[str]:
 def _pool_notes(start: Start | None, laid: LaidOut | None, device: Accelerator | None) -> list[str]:
     """What a prediction of the pool lacks."""
     if device is None:
-        return ["Say which GPU it ran on, and the pool itself is predicted, too."]
+        return ["Name the GPU to have the pool predicted as well."]
     if laid is None or start is None or not start.pool_unclear:
         return []
-    return [f"The pool is not predicted: the log does not state {' nor '.join(start.pool_unclear)}."]
+    return [f"The pool is not predicted, because the log does not state {' nor '.join(start.pool_unclear)}."]
 
 
 _SERVED_FORMATS: Final = ("bf16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4", "bnb-4bit")
@@ -320,7 +322,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     notes = []
     if reading.starts > 1:
         notes.append(
-            f"The log contains {reading.starts} starts. The last start that ends is read, from line "
+            f"The log contains {reading.starts} starts. kvreport reads the last one that ends, from line "
             f"{reading.recognised[0].number if reading.recognised else 1}."
         )
     if laid is not None and reading.engine not in POOL_AS_STATED and reading.text("engine_version") is None:
@@ -333,7 +335,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
             notes.append(f"The log does not name its release; the rules of {laid.engine.label} are used.")
     inferred = None if laid is None or reading.engine != "sglang" else share_of(reading, laid.whole.model)
     if inferred is not None and reading.number("mem_fraction") is None:
-        notes.append(f"Its share of memory, {inferred:g}, is worked out from what its lines leave free.")
+        notes.append(f"The memory share, {inferred:g}, is computed from the free memory in the log.")
     followed = {"speculative"} if laid is not None and drafts(laid.whole.model) else set()
     if adapters_of(reading) != (0, 0):
         followed.add("lora")
@@ -368,7 +370,7 @@ def _model(
         notes += said_of(opened)
         return opened.model
     if stated is None:
-        notes.append("The log does not name its model; say which it is, and its numbers are checked.")
+        notes.append("The log does not name its model. Name the model to have the numbers checked.")
         return None
     for name in names_of(stated):
         try:

@@ -118,7 +118,7 @@ class Diagnosis:
                 + (
                     f"{options[0].upper()}{options[1:]}."
                     if options
-                    else "Take more devices or smaller weights."
+                    else "Use more devices or smaller weights."
                 )
             )
         refused = self._refused()
@@ -131,7 +131,7 @@ class Diagnosis:
         if self.concurrency is None and longest is not None and tokens is not None and started(self.reading):
             return SENTENCES["log_passed"].format(longest=f"{longest:,}")
         if self.concurrency is None or longest is None:
-            return "The log does not say how many requests fit."
+            return "The log does not show how many requests fit."
         if runs_shorter(self.reading, self.concurrency):
             return SENTENCES["log_runs_shorter"].format(tokens=f"{tokens or 0:,}", longest=f"{longest:,}")
         if self.concurrency < 1:

@@ -21,7 +21,7 @@ def lines(found: Diagnosis) -> list[str]:
             told.append(f"  line {line.number}: {line.says}")
     if not said:
         told.append(
-            "  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
+            "  No line was recognized. kvreport reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
         )
     if found.address:
         told += ["", f"About this sentence: the page {found.address} of the site."]
@@ -39,7 +39,7 @@ def lines(found: Diagnosis) -> list[str]:
         told += ["", *found.notes]
     if found.reading.unknown:
         unknown = found.reading.unknown
-        told += ["", f"Not understood, and not used ({len(unknown):,}):"]
+        told += ["", f"Not recognized and not used ({len(unknown):,}):"]
         told += [f"  line {number}: {line[:160]}" for number, line in unknown[:MAX_UNKNOWN]]
         if len(unknown) > MAX_UNKNOWN:
             told.append(f"  … and {len(unknown) - MAX_UNKNOWN:,} more")

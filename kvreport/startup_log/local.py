@@ -58,11 +58,11 @@ class LocalDiagnosis:
         if start.offloaded and start.offloaded[0] < start.offloaded[1]:
             taken += f", with {start.offloaded[0]} of {start.offloaded[1]} layers on the GPU"
         if self.ended is not None:
-            return f"{self.ended.sentence} Until then it took {taken}."
+            return f"{self.ended.sentence} Until then, it took {taken}."
         if start.ran_out:
-            return f"The server does not start: memory ran out. Until then it took {taken}."
+            return f"The server does not start: memory ran out. Until then, it took {taken}."
         if start.context is None:
-            return f"It takes {taken}."
+            return f"The start takes {taken}."
         slots = f", shared by {start.slots} requests" if start.slots and start.slots > 1 else ""
         return f"It starts with {start.context:,} tokens{slots}: {taken}."
 
@@ -164,7 +164,7 @@ def diagnose_local(
     notes: list[str] = []
     computed = None
     if model is None:
-        notes.append("Say which model it is (--model), and the log's cache is compared with ours.")
+        notes.append("Name the model (--model) to have the log's cache compared with ours.")
     else:
         opened = open_model(model, known, fetch=fetch, revision=revision)
         notes += said_of(opened)
@@ -197,7 +197,7 @@ def _computed(start: LlamaStart, model: Model, notes: list[str]) -> Buffers | No
     cells = max(start.cells, default=start.context or 0)
     keys, values = start.cache_types or ("f16", "f16")
     if not cells:
-        notes.append("The log states no cells, so that nothing is compared.")
+        notes.append("The log does not state the number of cells, so nothing is compared.")
         return None
     options = LocalOptions(
         context=start.context or cells,

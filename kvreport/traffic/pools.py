@@ -29,7 +29,7 @@ class CacheKind:
     block_tokens: int = 16  # Tokens per block.
     blocks: int = 1  # Pool blocks taken for every ``block_tokens`` tokens (``state``: for one snapshot).
     window: int = 0  # Tokens that a window looks back on; 0 elsewhere.
-    held_blocks: int = 0  # Pool blocks that a running request holds whatever its length (``state``).
+    held_blocks: int = 0  # Pool blocks that a running request holds at any length (``state``).
     most_blocks: int = 0  # Pool blocks that a running request never exceeds (``window``); 0 elsewhere.
     # True if blocks that a window has passed stay cached until they are evicted (vLLM); False if they are
     # freed at once (SGLang).

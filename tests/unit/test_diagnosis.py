@@ -178,7 +178,7 @@ def test_sglangs_tokens_follow_from_its_pool() -> None:
 def test_what_is_missing_is_asked_for() -> None:
     notes = read("GPU KV cache size: 100,000 tokens").notes
     assert any("does not name its model" in note for note in notes)
-    assert any("Say which GPU" in note for note in notes)
+    assert any("Name the GPU" in note for note in notes)
     assert any("does not have my/model" in note for note in read(SHORT).notes)
 
 
@@ -194,7 +194,7 @@ def test_the_command_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert shown.startswith("284.25x: 284 requests of 16,384 tokens fit at once.")
     assert "we compute 284.25 from the log's pool (" in shown
-    assert "Not understood, and not used (1):" in shown
+    assert "Not recognized and not used (1):" in shown
     assert main(["log", str(log), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["facts"]["kv_tokens"] == 2_640_144
 
@@ -357,7 +357,7 @@ def test_headline_and_table_come_from_one_plan() -> None:
     found = read(text)
     assert found.headline.startswith("32.00x")
     assert found.shorter[0] == (32_768, 32)
-    assert any("not the log's" in note for note in found.notes)
+    assert any("does not match the log" in note for note in found.notes)
 
 
 def test_a_published_start_and_its_pasted_log_are_judged_alike() -> None:
@@ -474,7 +474,7 @@ def test_a_model_without_a_cache_has_a_diagnosis():
     log = "vllm serve my/model --max-model-len 512\nAvailable KV cache memory: 3.20 GiB\n"
     found = diagnose(log, model="BAAI/bge-large-en", catalog=open_catalog())
     assert found.concurrency is None
-    assert "The model keeps no cache, so memory sets no limit to its requests." in found.notes
+    assert "The model has no KV cache, so memory does not limit its requests." in found.notes
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -485,7 +485,7 @@ def test_a_length_is_not_lowered_to_itself():
         "Maximum concurrency for 32,768 tokens per request: 0.65x\n"
     )
     found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalog())
-    assert "Our plan is not the log's" in " ".join(found.notes)
+    assert "Our plan does not match the log" in " ".join(found.notes)
     assert "Lower max-model-len to 21,360: 1.00x" in found.headline
 
 
@@ -502,7 +502,7 @@ def test_a_length_is_not_lowered_to_itself():
 )
 def test_flags_that_the_server_does_not_have_are_named(command: str, named: str) -> None:
     log = f"{command}\n{SHORT.partition(chr(10))[2]}"
-    note = next(note for note in read(log).notes if "not read" in note)
+    note = next(note for note in read(log).notes if "which are ignored" in note)
     server, _, flags = named.partition("|")
     assert server in note
     assert note.endswith(flags)

@@ -131,7 +131,7 @@ def test_a_release_that_is_not_stated_is_the_newest_as_in_an_estimate() -> None:
 def test_a_start_of_llama_cpp_names_the_buffer_that_failed() -> None:
     found = diagnose_local(LLAMA + NO_CACHE)
     assert found.headline.startswith(
-        "The server does not start: not enough memory for the KV cache (4.00 GiB requested at once). Until then it took 10.28 GiB"
+        "The server does not start: not enough memory for the KV cache (4.00 GiB requested at once). Until then, it took 10.28 GiB"
     )
     compute = NO_CACHE.replace("buffer for kv cache", "compute pp buffers")
     assert "lower" not in found.headline

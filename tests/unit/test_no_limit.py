@@ -147,7 +147,7 @@ def test_no_answer_counts_requests_that_no_memory_limits(engine: str, context: i
         assert "1,099,511,627,776" not in first
         assert (
             found.verdict not in ("fits", "context_exceeds_model")
-            or "keeps no cache" in first
+            or "has no KV cache" in first
             or first.startswith("No KV cache: ")
         )
         assert found.verdict != "fits" or f"{gib(found.weight_bytes_per_gpu)} GiB of weights" in first

@@ -212,7 +212,7 @@ def test_a_share_that_is_not_stated_is_worked_out() -> None:
     lines = "\n".join(line for line in RESOLVED.splitlines() if "server_args=" not in line)
     found = diagnose(lines, model="Qwen/Qwen3-30B-A3B-FP8")
     # (49.33 - 35.98) of 78.48 GiB are left free: a share of 0.83.
-    assert any("share of memory, 0.83, is worked out" in note for note in found.notes)
+    assert any("memory share, 0.83, is computed" in note for note in found.notes)
     assert "kv_pool" in _compared(found)
 
 

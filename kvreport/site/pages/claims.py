@@ -95,8 +95,8 @@ def page(
     counted = summary(found)
     agree = counted[ClaimVerdict.CONFIRMED] + counted[ClaimVerdict.ROUNDED] + counted[ClaimVerdict.MEASURED]
     conclusion = (
-        f"{len(found)} published figures recomputed: {agree} hold, {counted[ClaimVerdict.UNIT_SLIP]} are right in another "
-        f"unit, {counted[ClaimVerdict.DEPENDS]} need an assumption that is not stated, {counted[ClaimVerdict.CONTRADICTED]} are contradicted"
+        f"{len(found)} published figures recomputed: {agree} are correct, {counted[ClaimVerdict.UNIT_SLIP]} are correct in "
+        f"another unit, {counted[ClaimVerdict.DEPENDS]} depend on an unstated assumption, and {counted[ClaimVerdict.CONTRADICTED]} are contradicted"
     )
     sections = [
         Section(

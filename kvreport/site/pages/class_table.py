@@ -46,7 +46,7 @@ def tables(check: ClassCheck) -> Iterator[Table]:
     completed = [one for one in check.classes if one.completed]
     if completed:
         yield Table(
-            "Classes whose default config makes no model, and the keys that were given as releases state them",
+            "Classes whose default config does not make a model, and the keys that were taken from released configs",
             Column("Class", numeric=False),
             (Column("Keys given", numeric=False), Column("Result", numeric=False)),
             tuple(
@@ -57,7 +57,7 @@ def tables(check: ClassCheck) -> Iterator[Table]:
     followed = [one for one in check.classes if one.followed_wrongly]
     if followed:
         yield Table(
-            "Keys whose change gives other parameters than transformers allocates",
+            "Keys whose change gives a different number of parameters than transformers allocates",
             Column("Class", numeric=False),
             (Column("Keys", numeric=False),),
             tuple(Row(Cell(one.name), (Cell(", ".join(one.followed_wrongly)),)) for one in followed),

@@ -105,7 +105,7 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
             for one in newest(catalog)
         ]
         shown = render("data/age.html", "data/", {"freshness": found, "newest": rows})
-        yield Section("age", "How old the facts are", shown)
+        yield Section("age", "Age of the data", shown)
     names = catalog.known_names
     if names is not None:
         table = _known(names)
@@ -115,11 +115,11 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
 def _known(names: KnownNames) -> Table:
     """Every model that is known by its name alone, with what was tried."""
     return Table(
-        "Models known by their name alone",
+        "Models known only by name",
         Column("Model", numeric=False),
         (
             Column("Published parameters", "billions"),
-            Column("Why it has no record", numeric=False),
+            Column("Why there is no record", numeric=False),
             Column("Tried", numeric=False),
         ),
         tuple(
@@ -148,8 +148,8 @@ def _file(source: Source, path: str) -> str:
 
 
 _NO_RECORD: Final = {
-    "no_cache": "keeps no KV cache; kvreport estimate says what it needs",
-    "stages": "runs in stages; kvreport estimate says what it needs without the first stage's cache",
+    "no_cache": "has no KV cache; kvreport estimate computes the memory that it needs",
+    "stages": "runs in stages; kvreport estimate computes the memory that it needs without the first stage's cache",
     "unread": "no source states all dimensions",
 }
 

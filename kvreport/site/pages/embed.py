@@ -31,8 +31,8 @@ _HELP: Final = """
 <p>The card shows how many requests of a model fit on a GPU. Put this into the page:</p>
 <pre>{frame}</pre>
 <p><a class="kv-embed-link" href="?{asked}">See this card</a></p>
-<p>Name the model and the GPU as the last part of the addresses of their pages.</p>
-<p class="kv-embed-note">“Share, cite, print” on the page of a model writes the frame for the choice on that page.
+<p>For the model and the GPU, use the last part of the addresses of their pages.</p>
+<p class="kv-embed-note">“Share, cite, print” on the page of a model creates the frame for the choice on that page.
 <a href="../" target="_blank" rel="noopener">All models and GPUs</a></p>
 """
 

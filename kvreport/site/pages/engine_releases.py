@@ -32,8 +32,8 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title=_TITLE,
         heading=_TITLE,
-        description=f"{site.engine.label.split()[0]}, release by release: which models hold more or fewer requests of "
-        f"{units.human_tokens(engine_changes.CONTEXT)} tokens, and which part of the memory did it.",
+        description=f"{site.engine.label.split()[0]}, release by release: which models serve more or fewer requests of "
+        f"{units.human_tokens(engine_changes.CONTEXT)} tokens, and which part of the memory changed.",
         lead=render(
             "engine_releases/lead.html",
             URI,
@@ -52,11 +52,14 @@ def pages(inputs: Inputs) -> Iterator[Page]:
 
 
 def _sentence(step: Mapping[str, Any]) -> str:
-    """How many models hold fewer and more requests after a step."""
+    """How many models serve fewer and more requests after a step."""
     fewer = sum(one["new"] < one["old"] for one in step["models"])
     more = len(step["models"]) - fewer
-    hold = "holds" if fewer == 1 else "hold"
-    return f"{step['engine']}: {counted(fewer, 'model|models')} {hold} fewer requests than before, {more:,} hold more"
+    serve = "serves" if fewer == 1 else "serve"
+    return (
+        f"{step['engine']}: {counted(fewer, 'model|models')} {serve} fewer requests than before, "
+        f"and {more:,} {'serves' if more == 1 else 'serve'} more"
+    )
 
 
 def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
@@ -71,7 +74,7 @@ def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
         )
         rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
     return Table(
-        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that fit into the cache of one GPU",
+        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that fit in the cache of one GPU",
         Column("Model", numeric=False),
         (Column("Before"), Column("After"), Column("Change", "%"), Column("Largest cause", numeric=False)),
         tuple(rows),

@@ -68,7 +68,11 @@ def _ranges(rules: RulesFile) -> Table:
 
 def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Table:
     label = rules.records[-1].label.split()[0]
-    logs = ". In brackets: how many of the logs that show the figure agree with the value" if cases else ""
+    logs = (
+        ". The numbers in brackets show how many of the logs with this figure agree with the value"
+        if cases
+        else ""
+    )
     return Table(
         f"What {label} does in each release{logs}",
         Column("Rule", numeric=False),

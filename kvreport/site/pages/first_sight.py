@@ -85,8 +85,8 @@ def chart(request: charts.ChartRequest) -> Chart:
         digest=request.digest,
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
-        caption="Each mark is one published log. On the line, prediction and log are equal. "
-        f"The {WORST} logs with the largest errors are named where there is room. Both axes are logarithmic.{empty}",
+        caption="Each mark is one published log. On the diagonal line, the prediction equals the log. "
+        f"The {WORST} logs with the largest errors are labeled where there is space. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
         finding=finding(data),

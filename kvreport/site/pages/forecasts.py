@@ -19,7 +19,7 @@ def conclusion(found: Sequence[Scored]) -> str:
     run = found[-1].run
     said = (
         f"{len(found) - len(done):,} of {counted(len(found), 'forecast|forecasts')} are open. The newest are from {run.day}, for vLLM "
-        f"{run.release} with the rules of {run.rules}. A later log with the same model, GPUs and flags scores a forecast"
+        f"{run.release} with the rules of {run.rules}. A later log with the same model, GPUs and flags is used to score a forecast"
     )
     errors = [abs(one.error) for one in done if one.error is not None]
     starts = [one.starts_right for one in done if one.starts_right is not None]

@@ -239,7 +239,7 @@ def landscape(site: SiteData) -> Chart:
     assert isinstance(request.data, charts.Landscape)  # noqa: S101 (made one line above)
     return Chart(
         id="landscape-chart",
-        title="Memory for the weights against KV cache of one more token, one point per model",
+        title="Memory for the weights and KV cache of one more token, one point per model",
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),
@@ -273,8 +273,8 @@ def finding(data: charts.Landscape) -> str:
     if factor < FAR_APART:
         return ""
     return (
-        f"{large.name} and {small.name} have weights of one size ({large.weights_gib:,.0f} GiB), "
-        f"and a token of {large.name} takes {factor:,.0f} times as much KV cache"
+        f"{large.name} and {small.name} have weights of the same size ({large.weights_gib:,.0f} GiB), "
+        f"but a token of {large.name} takes {factor:,.0f} times as much KV cache"
     )
 
 
@@ -334,7 +334,7 @@ def gpus(site: SiteData) -> Names:
                 Column(
                     "Models",
                     "on one",
-                    hint=f"As released, one request of {context} tokens; Macs: with the engine that their pages name",
+                    hint=f"As released, one request of {context} tokens; on Macs, with the engine that their pages use",
                 ),
                 Column("Models", f"on up to {most}", hint=f"As released, one request of {context} tokens"),
                 Column("Architecture", numeric=False),

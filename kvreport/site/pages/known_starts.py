@@ -42,7 +42,7 @@ def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
     met = [one.case.first_sight for one in found if one.case.first_sight is not None]
     now = f"Of {len(found)} servers documented to start or to fail, {right} are predicted correctly today"
     now = f"{now}. When first seen, {sum(met)} of {len(met)} were predicted correctly" if met else now
-    return f"{now}. {old} more use releases that are too old for kvreport" if old else now
+    return f"{now}. Another {old} use releases that are too old for kvreport" if old else now
 
 
 def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:

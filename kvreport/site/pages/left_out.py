@@ -29,11 +29,11 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". Applied to the first predictions of {first.logs} pools, it contains {first.coverage:.0%}"
+        else f". Around the first predictions of {first.logs} pools, this band contains {first.coverage:.0%}"
     )
     return (
-        f"Each of {told.logs} vLLM logs from {told.sources} sources is predicted by today's rules, with the constants "
-        f"fitted to all other sources. The predicted pool size in tokens is off by "
+        f"Today's rules predict each of {told.logs} vLLM logs from {told.sources} sources, with constants fitted to all "
+        f"other sources. The predicted pool size in tokens is off by "
         f"{told.median_error:.1%} (median) and {told.p90_error:.1%} (90th percentile). "
         f"Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )

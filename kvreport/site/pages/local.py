@@ -278,7 +278,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
     )
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits with every layer on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Recent models come first, larger ones before smaller ones",
+        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Recent models are tried first, and larger models before smaller ones",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -584,7 +584,7 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
-        "or better, with llama.cpp or Ollama and one slot. Recent models come first, larger ones before smaller ones",
+        "or better, with llama.cpp or Ollama and one slot. Recent models are tried first, and larger models before smaller ones",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),

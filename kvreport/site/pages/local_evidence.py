@@ -38,7 +38,7 @@ def tables(catalog: Catalog) -> Iterator[Table]:
         f"Total memory in {len(score.judged)} public logs: predictions are off by {score.median_error:.1%} (median) and "
         f"{score.p90_error:.1%} (90th percentile). First predictions of the {score.first_count} logs found after the rules were "
         f"written: {score.first_median:.1%} and {score.first_p90:.1%}. "
-        f"It was predicted correctly for {score.right} of {score.said} logs whether the model fits",
+        f"For {score.right} of {score.said} logs, kvreport correctly predicted whether the model fits",
         Column("Log", numeric=False),
         (
             Column("Engine", numeric=False),

@@ -194,7 +194,7 @@ def _conclusion(found: Sequence[Measurement]) -> str:
         alike = sum(reading.holds is True for reading in shaped)
         some = f"all {alike}" if alike == len(shaped) else f"{alike} of {len(shaped)}"
         text += (
-            f" So do {some} sizes of full-size models, whose tensors were created on PyTorch's meta device "
+            f" The same is true of {some} sizes of full-size models, whose tensors were created on PyTorch's meta device "
             "(shapes only, no data)."
         )
     return text
@@ -231,7 +231,7 @@ def _chart(question: ExperimentQuestion, one: Measurement) -> Markup:
 
     drawn = figures.curves(
         figures.Curves(
-            title=f"{question.title} Lines are computed, rings are measured on {one.machine.label}.",
+            title=f"{question.title} Lines show computed values, and rings show values measured on {one.machine.label}.",
             x_title=picture.x_title,
             y_title=picture.y_title,
             x=tuple(float(place) for place in places),

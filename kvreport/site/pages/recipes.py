@@ -67,7 +67,7 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
 
     if found.commands_without_numbers:
         yield Table(
-            f"{unknown} of {commands} commands name a model without numbers; the list of models known by their name says what was "
+            f"{unknown} of {commands} commands name a model without numbers; the list of models known only by name shows what was "
             "tried for each",
             Column("Model", numeric=False),
             (Column("Commands"), Column("Why", numeric=False)),

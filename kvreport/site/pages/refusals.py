@@ -134,7 +134,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title=TITLE,
         heading=TITLE,
-        description=f"{len(refusals())} sentences with which engines refuse to start, and what each means.",
+        description=f"{len(refusals())} error messages with which engines refuse to start, and their meaning.",
         lead=render("refusals/index.html", FOLDER, {"refusals": refusals()}),
     )
 

@@ -58,7 +58,7 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> Names:
         "table": table,
         "example": _example(table, model.name),
         "left_out": said_left_out(shipped_traces(), model.context_tokens)
-        or "All requests of the traces are counted.",
+        or "Every request in the traces is counted.",
         "command": f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
         "chapter": CHAPTER if CHAPTER in addresses else "",
     }

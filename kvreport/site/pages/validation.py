@@ -204,7 +204,7 @@ def _conclusion(found: Validation) -> str:
         if (one := found.statistic(quantity)) is not None
     ]
     if errors:
-        parts.append(f"The median and 90th-percentile errors of today's rules are {', '.join(errors)}")
+        parts.append(f"The median and 90th-percentile errors of today's rules are {_listed(errors)}")
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:
@@ -215,6 +215,13 @@ def _conclusion(found: Validation) -> str:
     if old:
         parts.append(f"{old} logs come from releases older than 18 months, which kvreport does not support")
     return ". ".join(parts) + "."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Join parts as a sentence lists them: "a", "a and b", "a, b, and c"."""
+    if len(parts) < 3:
+        return " and ".join(parts)
+    return f"{', '.join(parts[:-1])}, and {parts[-1]}"
 
 
 def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
