@@ -213,7 +213,7 @@
         ["Waiting", waiting],
       ].map(([name, [most, when]]) => [name, count(most), most ? minute(when) : "–"]);
       $(".kv-flight", box)?.replaceChildren(
-        make("h3", {}, "Requests in flight"),
+        make("h2", {}, "Requests in flight"),
         make(
           "p",
           {},
@@ -410,7 +410,7 @@
         rows.push(["Distinct prefix blocks", `${count(trace.distinct)} of ${trace.blockTokens} tokens`]);
       }
       if (trace.reordered) rows.push(["Requests sorted by time", count(trace.reordered)]);
-      return [grid("The trace", ["Trace", ""], rows)];
+      return [grid("The trace", ["Quantity", "Value"], rows)];
     }
 
     function command(at) {

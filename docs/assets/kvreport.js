@@ -537,6 +537,8 @@
      its own; in there nothing can stick to the page, so its head is moved along. */
   /* Drawings, and the box that the theme puts around a table of a page that is written by hand. */
   const SCROLLED = "figure.kv-figure, .md-typeset__scrollwrap";
+  /* Such a table before the theme puts its box around it: it scrolls by itself. */
+  const BARE = ".md-typeset > table:not([class])";
 
   function tables() {
     const seen = new Set(), wide = new Set();
@@ -549,6 +551,9 @@
           target instanceof HTMLElement && target.matches(SCROLLED) &&
           target.scrollWidth > target.clientWidth + 1
         ) target.tabIndex = 0;
+        if (target.matches("table[data-kv-bare]") && target.scrollWidth <= target.clientWidth + 1) {
+          target.removeAttribute("tabindex");
+        }
       }
       // Every width is read before the first class changes: a change between two of them styles the page once more.
       const boxes = new Set(entries.map(({ target }) => target.closest(".kv-scroll")).filter(Boolean));
@@ -610,6 +615,13 @@
         seen.add(box);
         box.tabIndex = 0; // a stop for the keyboard, until it is seen to fit
         near.observe(box);
+      }
+      for (const table of $$(BARE)) {
+        if (seen.has(table)) continue;
+        seen.add(table);
+        table.dataset.kvBare = "";
+        table.tabIndex = 0; // as above
+        near.observe(table);
       }
       for (const code of $$(".highlight > pre > code, .kv-code pre")) code.tabIndex = 0;
       for (const figure of $$(SCROLLED)) {
