@@ -391,7 +391,7 @@ def _word_end(text: str, place: int) -> int:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _Compound:
     """A conditional that is open: whether its present branch is taken (None: not known), whether an earlier one was."""
 
     number: int
@@ -426,7 +426,7 @@ class Script:
             raise InputError(f"script: found scripts nested too deeply; allowed: {MOST_NESTED} levels")
         self.scope, self.is_server, self.depth = scope, is_server, depth
         self.found: list[Started] = []
-        self._frames: list[_Frame] = []
+        self._frames: list[_Compound] = []
         self._count = self._steps = 0
 
     def _active(self) -> bool | None:
@@ -500,7 +500,7 @@ class Script:
     def _group(self, sign: str, chain: bool | None, *, function: bool) -> bool | None:  # noqa: FBT001 - the value of a condition
         """Open a group of commands, which is run where its chain is, or close it; returns the chain inside or behind it."""
         if sign == "{":
-            self._frames.append(_Frame(0, "function" if function else "group", taken=function or chain))
+            self._frames.append(_Compound(0, "function" if function else "group", taken=function or chain))
         elif self._frames and self._frames[-1].kind in {"group", "function"}:
             frame = self._frames.pop()
             return None if frame.kind == "group" and frame.taken is not True else True
@@ -512,7 +512,7 @@ class Script:
         if word in {"if", "while", "until", "for", "select", "case"}:
             self._count += 1
             loops = word not in {"if", "case"}
-            self._frames.append(_Frame(self._count, "loop" if loops else word, taken=True))
+            self._frames.append(_Compound(self._count, "loop" if loops else word, taken=True))
             return ["for"] if word in {"for", "select"} else []
         if word in {"fi", "done", "esac"}:
             if top is not None:
@@ -526,7 +526,7 @@ class Script:
             return []
         return [] if word in {"then", "do", "!", "time", "function"} else None
 
-    def _matches(self, frame: _Frame, patterns: Sequence[str]) -> bool | None:
+    def _matches(self, frame: _Compound, patterns: Sequence[str]) -> bool | None:
         if frame.value is None or not frame.value:
             return None
         known = (raw.strip("'\"").replace('""', "") for raw in patterns)

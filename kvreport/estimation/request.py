@@ -64,6 +64,7 @@ from kvreport.estimation.not_followed import NotFollowed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query
 from kvreport.units import human_bytes, parse_bytes, parse_tokens
+from kvreport.words import SERVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +259,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         else:
             assumed.append(
                 f"utilization {share:g}: what is surely free at start on {accelerator.name}; the default of "
-                f"{policy.label}, {policy.utilization:g}, is refused there (--gpu-memory-utilization {share:g})"
+                f"{policy.label}, {policy.utilization:g}, is refused there ({SERVE['vllm'].share} {share:g})"
             )
     if query.context_tokens is None:
         assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")

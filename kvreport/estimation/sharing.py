@@ -12,6 +12,7 @@ from kvreport.errors import InputError
 from kvreport.estimation.hardware import parsed
 from kvreport.query import Query
 from kvreport.units import gib, parse_bytes
+from kvreport.words import SERVE
 
 _HUNDREDTHS: Final = 100
 
@@ -61,7 +62,7 @@ def _share(devices: tuple[Accelerator, ...], query: Query, engine: Engine, held:
         )
     if query.kv_pool is not None or query.kv_pool_blocks is not None:
         raise InputError(
-            f"{named} with a KV pool given by hand; allowed: a share (--gpu-memory-utilization), or --held-by-others with "
+            f"{named} with a KV pool given by hand; allowed: a share ({SERVE['vllm'].share}), or --held-by-others with "
             "what the other engine holds"
         )
     if query.utilization is not None:
