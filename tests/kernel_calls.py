@@ -170,6 +170,13 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 draw.randrange(5),
             ),
             "Step": step,
+            "Plan": lambda: kernel.Plan(
+                block=draw.choice([draw.randrange(1, DEVICE), draw.randrange(1, 1 << 24)]),
+                kept=draw.randrange(3),
+                constant=draw.randrange(1 << 30),
+                terms=[term() for _ in range(draw.randrange(5))],
+                rules=[rule() for _ in range(draw.randrange(2))],
+            ),
             "ReserveStep": lambda: kernel.ReserveStep(
                 tokens=int(2 ** draw.uniform(0, 20)),
                 max_num_seqs=draw.randrange(1, 2048),

@@ -23,7 +23,7 @@
     const index = placed && placed[size] ? placed[size][gpu.kind] : -1;
     if (weights === null || weights === undefined || index < 0) return null;
     const [block, kept, constant, printed, divided] = model.plans[index];
-    const rule = divided ? ruleOf(divided) : null;
+    const rules = divided ? [ruleOf(divided)] : [];
     const loading = model.loaded[weightFormat][size];
     const added = Array.isArray(loading) ? loading[gpu.kind] : loading;
     if (added === null) return null; // the engine's release refuses these weights on this device
@@ -45,8 +45,8 @@
     const own = kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms);
     const room = Math.min(own, most);
     // A plan without caches may have blocks of no bytes: nothing is divided then.
-    const whole = rule ? kernel.poolRoom(rule, room, block) : kernel.freeBytes(room, block, kept);
-    const free = block > 0 ? Math.min(room, whole) : room;
+    const plan = { block, kept, constant, terms, rules };
+    const free = block > 0 ? Math.min(room, kernel.planBytes(plan, room, kept)) : room;
     const rates = options.ceiling ? null : followed(model, gpu, size);
     const config = {
       model,
@@ -68,12 +68,8 @@
       eager: step.eager,
       ceiling: Boolean(options.ceiling),
       wanted: model.slots && !step.eager ? step.seqs : 0,
-      block,
-      kept,
-      rule,
+      ...plan,
       free,
-      constant,
-      terms,
       heldConstant,
       heldTerms,
       state,
@@ -123,9 +119,8 @@
 
   /* The same configuration of a server whose longest request has at most so many tokens that less is reserved. */
   function shortened(whole, told) {
-    const { block, kept, rule, shorter } = whole;
+    const { block, kept, shorter } = whole;
     const left = whole.left + shorter.less, room = Math.min(shorter.room + shorter.less, shorter.most);
-    const own = rule ? kernel.poolRoom(rule, room, block) : kernel.freeBytes(room, block, kept);
     return {
       ...whole,
       whole,
@@ -134,7 +129,7 @@
       left,
       room,
       pool: Math.max(Math.min(left, shorter.most), 0),
-      free: block > 0 ? Math.min(room, own) : room,
+      free: block > 0 ? Math.min(room, kernel.planBytes(whole, room, kept)) : room,
     };
   }
 
@@ -143,14 +138,10 @@
   function longestOf(config, wanted) {
     const { rates, model } = config;
     const reach = (length) => {
-      const { rule, pool, room, block, kept, constant, terms, free } = at(config, length);
-      if (rule) {
-        const budget = wanted ? pool : room;
-        return kernel.poolsBoundary(rule, budget, block, constant, terms, wanted || 1, model.limit);
-      }
-      return wanted
-        ? kernel.boundaryContext(pool, block, kept, constant, terms, wanted, model.limit)
-        : kernel.longestContext(free, constant, terms, model.limit);
+      const told = at(config, length);
+      return wanted || told.rules.length
+        ? kernel.boundaryContext(told, wanted ? told.pool : told.room, wanted || 1, model.limit)
+        : kernel.longestContext(told.free, told.constant, told.terms, model.limit);
     };
     let low = reach(model.limit);
     let high = rates || config.shorter ? Math.max(reach(Math.max(low, 1)), low) : low;
@@ -275,37 +266,28 @@
   }
 
   /* What keeps one more request from running, by name. */
-  function limitOf({ rule, pool, seqs }, verdict, held) {
-    return kernel.words.limit_names[
-      rule ? kernel.poolsLimitedBy(rule, pool, verdict, held, seqs) : kernel.limitedBy(verdict, held, seqs)
-    ];
+  function limitOf(config, verdict, held) {
+    return kernel.words.limit_names[kernel.limitedBy(config, config.pool, verdict, held, config.seqs)];
   }
 
   /* Everything that one request of a configuration reserves: its blocks, and its part of other pools. */
-  function reservedBytes({ rule, constant, terms }, context) {
+  function reservedBytes({ rules: [rule], constant, terms }, context) {
     const blocks = kernel.requestBytes(constant, terms, context);
     return rule ? blocks + kernel.bytesBeside(rule, context) : blocks;
   }
 
   function answerOfEngine(asked, context) {
     const config = at(asked, context);
-    const { model, gpu, block, kept, room } = config;
-    const request = kernel.requestBytes(config.constant, config.terms, context);
+    const { model, gpu, room } = config;
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
-    const { rule, resident, uncertainty, wanted } = config;
-    const { usable } = gpu, { limit } = model;
-    const judged = rule
-      ? kernel.poolsVerdict(rule, usable, resident, room, uncertainty, block, request, context, limit)
-      : kernel.verdict(usable, resident, room, uncertainty, block, kept, request, wanted, context, limit);
+    const { resident, uncertainty, wanted } = config;
+    const judged = kernel
+      .verdict(config, gpu.usable, resident, room, uncertainty, wanted, context, model.limit);
     const [free, less, more] = gpu.free || [config.memory, 0, 0];
     const band = config.memory > free ? more : less;
     const verdict = Math.max(judged, kernel.startVerdict(config.memory, free, band));
-    const held = rule
-      ? kernel.poolsRequests(rule, room, block, request, context)
-      : kernel.numRequests(room, block, kept, request);
-    const short = rule
-      ? kernel.poolsShortfall(rule, room, block, request, context)
-      : kernel.shortfall(room, block, kept, request, wanted);
+    const held = kernel.planRequests(config, room, context);
+    const short = kernel.shortfall(config, room, wanted, context);
     return {
       users: kernel.runningRequests(verdict, held, config.seqs),
       held,

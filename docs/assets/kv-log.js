@@ -369,7 +369,8 @@
       if (every) children.push(every);
       if (reading.starts > 1) {
         const line = reading.recognised.length ? reading.recognised[0].number : 1;
-        const said = `The log contains ${reading.starts} starts. kvreport reads the last one that ends, from line`;
+        const said =
+          `The log contains ${reading.starts} starts. kvreport reads the last one that ends, from line`;
         children.push(make("p", { class: "kv-note" }, `${said} ${line}.`));
       }
       if (reading.unknown.length) {

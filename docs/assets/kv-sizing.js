@@ -32,11 +32,8 @@
   }
 
   /* Average requests of which a pool holds this rank's part; 0 if one of the longest does not fit. */
-  function replicaRequests({ rule, block, kept, constant, terms }, pool, work) {
-    const { mean, longest, prefix } = work;
-    return rule
-      ? kernel.poolsReplicaRequests(rule, pool, block, constant, terms, mean, longest, prefix)
-      : kernel.replicaRequests(pool, block, kept, constant, terms, mean, longest, prefix);
+  function replicaRequests(plan, pool, work) {
+    return kernel.replicaRequests(plan, pool, work.mean, work.longest, work.prefix);
   }
 
   /* The most requests that a server may be told to run at once, and holds: the command says so many, and an engine that
@@ -247,7 +244,7 @@
               ...stages.map((one) => replicaRequests(one, one.room - one.uncertainty, work)),
             );
             const sure = kernel.ofAllRanks(surely, layout.dp);
-            const { rule, block, kept, constant, terms } = stage;
+            const { constant, terms } = stage;
             const request = kernel.requestBytes(constant, terms, work.mean);
             const price = own ? mean(own) : choices.prices?.[gpu.id];
             const batch = kernel.microBatch(kernel.shareOfPeak(work.peak, all), layout.dp, layout.pp);
@@ -265,7 +262,6 @@
                 ranks: layout.tp,
                 weightFormat,
                 kv,
-                plan: { rule, block, kept, constant, terms },
                 pool: stage.pool,
                 uncertainty: stage.uncertainty,
                 total: stage.gpu.usable,
@@ -351,11 +347,9 @@
     const highest = Math.min(
       ...found.stages.map((one) => kernel.ownStaticFraction(one.gpu.usable, one.reserve, kept, of)),
     );
-    const holds = ({ rule, block, kept: own, constant, terms }, pool) => {
-      const needed = kernel.poolFor(block, own, constant, terms, each, work.mean, work.longest, work.prefix);
-      return rule
-        ? kernel.poolHolds(rule, pool, block, needed, each, work.mean)
-        : Math.floor(pool / Math.max(block, 1)) * block >= needed;
+    const holds = (plan, pool) => {
+      const needed = kernel.bytesFor(plan, each, work.mean, work.longest, work.prefix);
+      return plan.block > 0 ? kernel.poolHolds(plan, pool, needed, each, work.mean) : needed === 0;
     };
     // Where more memory buys a state, it may leave too few tokens: the next fraction that holds them.
     for (let step = Math.round(lowest * 1000); step <= Math.round(highest * 1000); step++) {
@@ -374,11 +368,13 @@
     const each = kernel.replicasFor(share, found.layout.dp);
     const isStatic = site.engine.family === "sglang";
     const told = Math.max(Math.floor(found.each / found.layout.dp), 1);
-    const needs = found.stages.map(({ rule, block, kept, constant, terms, wanted }) => {
-      const needed = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
-      const held = rule ? kernel.poolWithOthers(rule, block, needed, each, work.mean) : needed;
-      return Math.max(held, wanted ? told * block : 0); // blocks of states that must exist at start
-    });
+    // Beside what is held, blocks of states that must exist at start.
+    const needs = found.stages.map((plan) =>
+      Math.max(
+        kernel.poolFor(plan, each, work.mean, work.longest, work.prefix),
+        plan.wanted ? told * plan.block : 0,
+      )
+    );
     const pools = isStatic ? needs.map(() => Math.max(...needs)) : needs; // its ranks agree on one pool
     const utilization = Math.max(
       ...found.stages.map((one, index) =>

@@ -236,6 +236,18 @@ class PoolRule(NamedTuple):
     slot_bytes: int  # Bytes that each request has of what is fixed, such as a compressor's ring.
 
 
+class Plan(NamedTuple):
+    """How requests are laid into a pool."""
+
+    block: int  # Bytes of a block or page.
+    kept: int  # Blocks that the engine keeps for itself.
+    constant: int  # Bytes of one request that do not grow.
+    terms: Sequence[Term]  # What grows.
+    rules: Sequence[
+        PoolRule
+    ]  # How a budget is divided where states or windows have pools of their own: one, or none.
+
+
 EVICTION_TOKENS: Final = 128
 """Tokens decoded between two evictions from SGLang's window pool (``SGLANG_SWA_EVICTION_INTERVAL``)."""
 
@@ -380,45 +392,6 @@ def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
     return math.floor(concurrency(pool, block, request) * context)
 
 
-def boundary_context(
-    pool: int, block: int, kept: int, constant: int, terms: Sequence[Term], wanted: int, limit: int
-) -> int:
-    """Return the longest context that each of ``wanted`` simultaneous requests can have."""
-    share = free_bytes(pool, block, 0) // max(wanted, 1)
-    return longest_context(min(pool, free_bytes(pool, block, kept), share), constant, terms, limit)
-
-
-def verdict(
-    usable: int,
-    weights: int,
-    pool: int,
-    error: int,
-    block: int,
-    kept: int,
-    request: int,
-    wanted: int,
-    context: int,
-    limit: int,
-) -> int:
-    """Judge one request; the first that applies.
-
-    ``wanted``: blocks that the engine wants at start, one for each sequence's states; 0 without that rule.
-    """
-    if context > limit:
-        return CONTEXT_EXCEEDS_MODEL
-    if weights > usable:
-        return WEIGHTS_EXCEED_MEMORY
-    if lacks(pool + error, block, kept, request) or (request > 0 and pool <= 0):
-        return CACHE_EXCEEDS_POOL
-    if whole_blocks(pool + error, block) < wanted:
-        return MAX_SEQS_EXCEEDS_STATES
-    if lacks(pool, block, kept, request) or whole_blocks(pool, block) < wanted:
-        return MAY_FIT
-    if lacks(pool - error, block, kept, request) or whole_blocks(pool - error, block) < wanted:
-        return TIGHT
-    return FITS
-
-
 def start_verdict(asked: int, free: int, error: int) -> int:
     """Judge a start by what the engine asks for and what is free then.
 
@@ -450,17 +423,6 @@ def running_requests(judged: int, held: int, max_num_seqs: int) -> int:
     if judged > TIGHT:
         return 0
     return min(held, max_num_seqs) if max_num_seqs > 0 else held
-
-
-def limited_by(judged: int, held: int, max_num_seqs: int) -> int:
-    """Return what keeps one more request from running; arguments as for :func:`running_requests`."""
-    if judged == CONTEXT_EXCEEDS_MODEL:
-        return CONTEXT
-    if judged == MAX_SEQS_EXCEEDS_STATES:
-        return STATE_SLOTS
-    if judged <= TIGHT and max_num_seqs > 0 and held >= max_num_seqs:
-        return MAX_NUM_SEQS
-    return KV_POOL
 
 
 # --- pools of states and windows ---------------------------------------------------------------------
@@ -526,134 +488,174 @@ def bytes_beside(rule: PoolRule, context: int) -> int:
     return beside
 
 
-def pools_lack(rule: PoolRule, pool: int, block: int, request: int, context: int) -> bool:
-    """Return whether a budget does not hold one request."""
-    if pool < 0 or request > pool_room(rule, pool, block):
+# --- one plan --------------------------------------------------------------------------------------
+
+
+def plan_bytes(plan: Plan, pool: int, kept: int) -> int:
+    """Return the bytes of a pool that the blocks of requests can take, ``kept`` of which the engine keeps."""
+    for rule in plan.rules:
+        return pool_room(rule, pool, plan.block)
+    return free_bytes(pool, plan.block, kept)
+
+
+def plan_beside(plan: Plan, pool: int, context: int) -> int:
+    """Return the requests at once that pools of windows and states allow, whatever the tokens."""
+    for rule in plan.rules:
+        return requests_beside(rule, pool, context)
+    return UNLIMITED_REQUESTS
+
+
+def plan_lacks(plan: Plan, pool: int, context: int) -> bool:
+    """Return whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
+    if pool < 0 or request_bytes(plan.constant, plan.terms, context) > plan_bytes(plan, pool, plan.kept):
         return True
-    return requests_beside(rule, pool, context) < 1
+    return plan_beside(plan, pool, context) < 1
 
 
-def pools_requests(rule: PoolRule, pool: int, block: int, request: int, context: int) -> int:
-    """Return the whole requests that a budget holds; arguments as of :func:`pools_lack`."""
-    if pools_lack(rule, pool, block, request, context):
+def plan_requests(plan: Plan, pool: int, context: int) -> int:
+    """Return the whole requests that a pool holds; see :func:`num_requests`."""
+    request = request_bytes(plan.constant, plan.terms, context)
+    if plan_lacks(plan, pool, context):
         return 0
-    return min(pool_room(rule, pool, block) // request, requests_beside(rule, pool, context))
+    if request == 0:
+        return UNLIMITED_REQUESTS
+    return min(plan_bytes(plan, pool, 0) // request, plan_beside(plan, pool, context))
 
 
-def pools_verdict(
-    rule: PoolRule,
-    usable: int,
-    weights: int,
-    pool: int,
-    error: int,
-    block: int,
-    request: int,
-    context: int,
-    limit: int,
+def verdict(
+    plan: Plan, usable: int, weights: int, pool: int, error: int, wanted: int, context: int, limit: int
 ) -> int:
-    """Judge one request; the first that applies."""
+    """Judge one request; the first that applies.
+
+    ``wanted``: blocks that the engine wants at start, one for each sequence's states; 0 without that rule.
+    """
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
         return WEIGHTS_EXCEED_MEMORY
-    if (request > 0 and pool <= 0) or pools_lack(rule, pool + error, block, request, context):
+    request = request_bytes(plan.constant, plan.terms, context)
+    if plan_lacks(plan, pool + error, context) or (request > 0 and pool <= 0):
         return CACHE_EXCEEDS_POOL
-    if pools_lack(rule, pool, block, request, context):
+    if whole_blocks(pool + error, plan.block) < wanted:
+        return MAX_SEQS_EXCEEDS_STATES
+    if plan_lacks(plan, pool, context) or whole_blocks(pool, plan.block) < wanted:
         return MAY_FIT
-    return TIGHT if pools_lack(rule, pool - error, block, request, context) else FITS
+    if plan_lacks(plan, pool - error, context) or whole_blocks(pool - error, plan.block) < wanted:
+        return TIGHT
+    return FITS
 
 
-def pools_shortfall(rule: PoolRule, pool: int, block: int, request: int, context: int) -> int:
-    """Return the bytes that a budget lacks for one request; arguments as of :func:`pools_lack`."""
+def shortfall(plan: Plan, pool: int, wanted: int, context: int) -> int:
+    """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
+
+    ``wanted``: blocks that must exist at start.
+    """
+    request = request_bytes(plan.constant, plan.terms, context)
+    if len(plan.rules) == 0:
+        if request == 0:
+            return max(-pool, 0)
+        return max(max(plan.kept * plan.block + request, wanted * plan.block) - pool, 0)
     low = pool
     high = pool
-    if pools_lack(rule, pool, block, request, context):
+    if plan_lacks(plan, pool, context):
         high = pool + MOST_MISSING
     while low < high:
         middle = (low + high) // 2
-        if pools_lack(rule, middle, block, request, context):
+        if plan_lacks(plan, middle, context):
             low = middle + 1
         else:
             high = middle
-    return max(high - pool, request - pool_room(rule, pool, block), 0)
+    return max(high - pool, request - plan_bytes(plan, pool, 0), 0)
 
 
-def pools_limited_by(rule: PoolRule, pool: int, judged: int, held: int, max_num_seqs: int) -> int:
-    """Return what keeps one more request from running: states, where as many requests are held as these allow."""
-    found = limited_by(judged, held, max_num_seqs)
-    if found != KV_POOL or judged > TIGHT or rule.state_bytes == 0:
-        return found
-    return STATE_SLOTS if held >= max(pool_states(rule, pool), 0) // rule.states_each else KV_POOL
+def limited_by(plan: Plan, pool: int, judged: int, held: int, max_num_seqs: int) -> int:
+    """Return what keeps one more request from running: states, where as many requests are held as these allow.
+
+    Other arguments as for :func:`running_requests`.
+    """
+    if judged == CONTEXT_EXCEEDS_MODEL:
+        return CONTEXT
+    if judged == MAX_SEQS_EXCEEDS_STATES:
+        return STATE_SLOTS
+    if judged > TIGHT:
+        return KV_POOL
+    if max_num_seqs > 0 and held >= max_num_seqs:
+        return MAX_NUM_SEQS
+    for rule in plan.rules:
+        if rule.state_bytes > 0 and held >= max(pool_states(rule, pool), 0) // rule.states_each:
+            return STATE_SLOTS
+    return KV_POOL
 
 
-def pools_boundary(
-    rule: PoolRule,
-    pool: int,
-    block: int,
-    constant: int,
-    terms: Sequence[Term],
-    wanted: int,
-    limit: int,
-) -> int:
-    """Return the longest context that each of ``wanted`` simultaneous requests can have; see :func:`boundary_context`."""
-    room = pool_room(rule, pool, block)
-    longest = longest_context(room // max(wanted, 1), constant, terms, limit)
-    if requests_beside(rule, pool, longest) >= wanted:
-        return longest
+def boundary_context(plan: Plan, pool: int, wanted: int, limit: int) -> int:
+    """Return the longest context that each of ``wanted`` simultaneous requests can have."""
+    share = plan_bytes(plan, pool, 0) // max(wanted, 1)
+    if len(plan.rules) == 0:
+        share = min(pool, plan_bytes(plan, pool, plan.kept), share)
+    high = longest_context(share, plan.constant, plan.terms, limit)
+    if plan_beside(plan, pool, high) >= wanted:
+        return high
     low = 0
-    high = longest
     while low < high:
         middle = (low + high + 1) // 2
-        if requests_beside(rule, pool, middle) >= wanted:
+        if plan_beside(plan, pool, middle) >= wanted:
             low = middle
         else:
             high = middle - 1
     return high
 
 
-def pools_replica_requests(
-    rule: PoolRule,
-    pool: int,
-    block: int,
-    constant: int,
-    terms: Sequence[Term],
-    mean: int,
-    longest: int,
-    prefix: int,
-) -> int:
-    """Return the requests of average length that one replica holds; see :func:`replica_requests`."""
-    if pools_lack(rule, pool, block, request_bytes(constant, terms, longest), longest):
+def replica_requests(plan: Plan, pool: int, mean: int, longest: int, prefix: int) -> int:
+    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit."""
+    if plan_lacks(plan, pool, longest):
         return 0
-    held = replica_requests(pool_room(rule, pool, block), block, 0, constant, terms, mean, 0, prefix)
-    return min(held, requests_beside(rule, pool, mean))
+    shared = shared_bytes(plan.terms, prefix)
+    each = request_bytes(plan.constant, plan.terms, mean) - shared
+    if each == 0:
+        return MAX_REQUESTS
+    held = max(plan_bytes(plan, pool, 0) - shared, 0) // each
+    return min(held, plan_beside(plan, pool, mean), MAX_REQUESTS)
 
 
-def pool_with_others(rule: PoolRule, block: int, needed: int, requests: int, mean: int) -> int:
-    """Return the smallest budget whose pages hold ``needed`` bytes and whose other pools hold the requests.
+def bytes_for(plan: Plan, requests: int, mean: int, longest: int, prefix: int) -> int:
+    """Return the bytes of blocks that so many requests take, or one of the longest."""
+    shared = shared_bytes(plan.terms, prefix)
+    each = request_bytes(plan.constant, plan.terms, mean) - shared
+    longest_bytes = request_bytes(plan.constant, plan.terms, longest)
+    return max(requests * each + shared, longest_bytes + plan.kept * plan.block)
+
+
+def pool_for(plan: Plan, requests: int, mean: int, longest: int, prefix: int) -> int:
+    """Return the smallest pool for which :func:`replica_requests` is ``requests``.
 
     Where memory buys one state more, it leaves fewer tokens than a little less memory does: one state less may do.
     """
-    low = max(needed - block, 0)
+    needed = bytes_for(plan, requests, mean, longest, prefix)
+    tooth = 0
+    for rule in plan.rules:
+        tooth = rule.state_bytes - 1
+    if len(plan.rules) == 0:
+        return needed
+    low = max(needed - plan.block, 0)
     high = needed
-    while high < MOST_MISSING and not pool_holds(rule, high, block, needed, requests, mean):
+    while high < MOST_MISSING and not pool_holds(plan, high, needed, requests, mean):
         high = high * 2
     while low < high:
         middle = (low + high) // 2
-        if pool_holds(rule, middle, block, needed, requests, mean):
+        if pool_holds(plan, middle, needed, requests, mean):
             high = middle
         else:
             low = middle + 1
-    tooth = rule.state_bytes - 1
-    while tooth > 0 and pool_holds(rule, low - tooth, block, needed, requests, mean):
+    while tooth > 0 and pool_holds(plan, low - tooth, needed, requests, mean):
         low = low - tooth
     return low
 
 
-def pool_holds(rule: PoolRule, pool: int, block: int, needed: int, requests: int, mean: int) -> bool:
-    """Return whether a budget's pages hold ``needed`` bytes and its other pools the requests."""
-    if pool_room(rule, pool, block) < needed:
+def pool_holds(plan: Plan, pool: int, needed: int, requests: int, mean: int) -> bool:
+    """Return whether a pool's blocks hold ``needed`` bytes and its other pools the requests."""
+    if plan_bytes(plan, pool, 0) < needed:
         return False
-    return requests_beside(rule, pool, mean) >= requests
+    return plan_beside(plan, pool, mean) >= requests
 
 
 # --- the reserve -----------------------------------------------------------------------------------
@@ -846,16 +848,6 @@ def per_gpu(requests: int, devices: int) -> float:
     return requests / devices
 
 
-def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
-    """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
-
-    ``wanted``: blocks that must exist at start.
-    """
-    if request == 0:
-        return max(-pool, 0)
-    return max(max(kept * block + request, wanted * block) - pool, 0)
-
-
 def over(taken: int, room: int) -> int:
     """Return by how much one size exceeds another; negative where it does not."""
     return taken - room
@@ -891,42 +883,6 @@ def shared_bytes(terms: Sequence[Term], prefix: int) -> int:
         if cap == 0:
             total += rate * (prefix // step)
     return total
-
-
-def replica_requests(
-    pool: int,
-    block: int,
-    kept: int,
-    constant: int,
-    terms: Sequence[Term],
-    mean: int,
-    longest: int,
-    prefix: int,
-) -> int:
-    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit."""
-    if lacks(pool, block, kept, request_bytes(constant, terms, longest)):
-        return 0
-    shared = shared_bytes(terms, prefix)
-    each = request_bytes(constant, terms, mean) - shared
-    if each == 0:
-        return MAX_REQUESTS
-    return min(max(free_bytes(pool, block, 0) - shared, 0) // each, MAX_REQUESTS)
-
-
-def pool_for(
-    block: int,
-    kept: int,
-    constant: int,
-    terms: Sequence[Term],
-    requests: int,
-    mean: int,
-    longest: int,
-    prefix: int,
-) -> int:
-    """Return the smallest pool for which :func:`replica_requests` is ``requests``."""
-    shared = shared_bytes(terms, prefix)
-    each = request_bytes(constant, terms, mean) - shared
-    return max(requests * each + shared, request_bytes(constant, terms, longest) + kept * block)
 
 
 def utilization_for(pool: int, weights: int, reserve: int, total: int) -> float:

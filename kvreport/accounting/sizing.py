@@ -190,16 +190,20 @@ def pool_for(
     share.
     """
     longest = mean_tokens if longest_tokens is None else longest_tokens
-    laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
-    needed = kernel.pool_for(*laid, requests, mean_tokens, longest, prefix_tokens)
+    needed = kernel.bytes_for(_kernel_plan(plan), requests, mean_tokens, longest, prefix_tokens)
     return needed if plan.pool is None else _pool_with_others(plan, needed, requests, mean_tokens)
+
+
+def _kernel_plan(plan: BlockPlan) -> kernel.Plan:
+    """The blocks of a plan, without what other pools take of a budget."""
+    return kernel.Plan(plan.block_bytes, plan.kept_blocks, *plan.profile.flat, ())
 
 
 def _pool_with_others(plan: BlockPlan, needed: int, requests: int, mean_tokens: int) -> int:
     """The smallest pool whose blocks hold ``needed`` bytes and whose other pools hold the requests.
 
     An engine that rounds tokens up to blocks needs less than whole blocks take. Where memory buys one state more, it leaves
-    fewer tokens than a little less memory does (:func:`kvreport.accounting.kernel.pool_with_others`).
+    fewer tokens than a little less memory does (:func:`kvreport.accounting.kernel.pool_for`).
     """
     low, high = max(needed - plan.block_bytes, 0), needed
     while not _holds(plan, high, needed, requests, mean_tokens) and high < MAX_BYTES:
@@ -220,8 +224,7 @@ def holds(
     plan: BlockPlan, pool_bytes: int, requests: int, mean_tokens: int, longest_tokens: int, prefix: int
 ) -> bool:
     """Whether a pool holds so many requests, and one of the longest; arguments as of :func:`pool_for`."""
-    laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
-    needed = kernel.pool_for(*laid, requests, mean_tokens, longest_tokens, prefix)
+    needed = kernel.bytes_for(_kernel_plan(plan), requests, mean_tokens, longest_tokens, prefix)
     return _holds(plan, pool_bytes, needed, requests, mean_tokens)
 
 

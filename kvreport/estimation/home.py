@@ -254,13 +254,11 @@ def _verdict(case: LocalCase, layout: LocalLayout, tokens: int) -> str:
     caches, short = device.kv + device.state, layout.shortfall
     return Verdict(
         kernel.verdict(
+            kernel.Plan(block=1, kept=0, constant=caches, terms=(), rules=()),
             usable=0,
             weights=int(_weights_exceed(layout)),
             pool=caches - short if short else caches + device.free,
             error=confirmed if short else uncertainty,
-            block=1,
-            kept=0,
-            request=caches,
             wanted=0,
             context=tokens,
             limit=case.request.model.context_tokens,

@@ -75,7 +75,7 @@ def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, 
     longest = kernel.longest_context(min(pool, free), constant, of, limit)
     assert longest == capacity.longest_context(pool, laid, limit)
     for wanted in (1, 7):
-        mine = kernel.boundary_context(pool, block, kept, constant, of, wanted, limit)
+        mine = kernel.boundary_context(kernel.Plan(block, kept, constant, of, ()), pool, wanted, limit)
         assert mine == capacity.boundary(pool, laid, wanted, limit)
 
 
@@ -86,12 +86,10 @@ def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, 
 def test_a_verdict_is_the_array_codes(pool, block, constant, of, context, weights, uncertainty):
     usable, limit = DEVICE // 2, 1 << 20
     laid = plan(block, 1, constant, of)
-    request = kernel.request_bytes(constant, of, context)
+    mine_laid = kernel.Plan(block, 1, constant, of, ())
     for left in (pool, -pool):
         for wanted in (0, 16):
-            mine = kernel.verdict(
-                usable, weights, left, uncertainty, block, 1, request, wanted, context, limit
-            )
+            mine = kernel.verdict(mine_laid, usable, weights, left, uncertainty, wanted, context, limit)
             theirs = capacity.verdict(
                 usable_bytes=usable,
                 weight_bytes=weights,
@@ -140,7 +138,9 @@ def test_a_verdict_turns_where_its_band_does(block, kept, constant, of, context,
     codes = array(np.asarray(edges), error)
     for left, code in zip(edges, codes.tolist(), strict=True):
         assert code == int(array(left, error))
-        mine = kernel.verdict(DEVICE, 0, left, error, block, kept, request, wanted, context, limit)
+        mine = kernel.verdict(
+            kernel.Plan(block, kept, constant, of, ()), DEVICE, 0, left, error, wanted, context, limit
+        )
         assert code == mine
         if request and left <= 0:
             assert code > kernel.MAY_FIT
@@ -192,6 +192,7 @@ def test_pools_of_states_and_windows_are_the_array_codes(rule, pool, error, cont
     block = math.ceil(rule.cell_bytes * page)
     term = (block, page, 0)
     arrays = BlockPlan(block, profile(0, [term]), pool=rule)
+    laid = kernel.Plan(block, 0, 0, [term], [of])
     request = kernel.request_bytes(0, [term], context)
     budget = max(pool, 0)
     assert kernel.pool_pages(of, budget) == rule.blocks(budget)
@@ -200,16 +201,10 @@ def test_pools_of_states_and_windows_are_the_array_codes(rule, pool, error, cont
         kernel.UNLIMITED_REQUESTS if beside is None else beside
     )
     if request:
-        assert kernel.pools_requests(of, pool, block, request, context) == capacity.users(
-            pool, arrays, context
-        )
-        assert kernel.pools_shortfall(of, pool, block, request, context) == capacity.shortfall(
-            pool, arrays, context
-        )
+        assert kernel.plan_requests(laid, pool, context) == capacity.users(pool, arrays, context)
+        assert kernel.shortfall(laid, pool, 0, context) == capacity.shortfall(pool, arrays, context)
     limit = 1 << 20
-    assert kernel.pools_verdict(
-        of, DEVICE, weights, pool, error, block, request, context, limit
-    ) == capacity.verdict(
+    assert kernel.verdict(laid, DEVICE, weights, pool, error, 0, context, limit) == capacity.verdict(
         usable_bytes=DEVICE,
         weight_bytes=weights,
         pool_bytes=pool,
@@ -218,22 +213,19 @@ def test_pools_of_states_and_windows_are_the_array_codes(rule, pool, error, cont
         limit_tokens=limit,
         uncertainty_bytes=error,
     )
-    longest = kernel.pools_boundary(of, pool, block, 0, [term], wanted, limit)
+    longest = kernel.boundary_context(laid, pool, wanted, limit)
     assert longest == capacity.boundary(pool, arrays, wanted, limit)
     assert longest == capacity.boundary(np.asarray([pool]), arrays, wanted, limit)[0]
     for tokens, serves in ((longest, True), (longest + 1, False)):
         if 0 < tokens <= limit:
-            held = kernel.pools_requests(of, pool, block, kernel.request_bytes(0, [term], tokens), tokens)
-            assert (held >= wanted) == serves
+            assert (kernel.plan_requests(laid, pool, tokens) >= wanted) == serves
     mean = max(context // 2, 1)
-    laid = (block, 0, [term])
-    assert kernel.pools_replica_requests(of, pool, *laid, mean, max(context, 1), 0) == sizing.replica_users(
+    assert kernel.replica_requests(laid, pool, mean, max(context, 1), 0) == sizing.replica_users(
         pool, arrays, mean, max(context, 1)
     )
-    needed = kernel.pool_for(block, 0, 0, [term], wanted, mean, max(context, 1), 0)
     least = sizing.pool_for(arrays, wanted, mean, max(context, 1))
     if least < kernel.MOST_MISSING:
-        assert kernel.pool_with_others(of, block, needed, wanted, mean) == least
+        assert kernel.pool_for(laid, wanted, mean, max(context, 1), 0) == least
 
 
 def test_verdicts_have_one_order():
@@ -257,11 +249,11 @@ def test_verdicts_have_one_order():
 )
 def test_sizing_is_the_array_codes(pool, block, constant, of, mean, more, prefix, requests):
     laid, longest, prefix = plan(block, 1, constant, of), mean + more, min(prefix, mean)
-    given_plan = (block, 1, constant, of)
+    given_plan = kernel.Plan(block, 1, constant, of, ())
     assert kernel.shared_bytes(of, prefix) == sizing.shared_bytes(laid.profile, prefix)
-    held = kernel.replica_requests(pool, *given_plan, mean, longest, prefix)
+    held = kernel.replica_requests(given_plan, pool, mean, longest, prefix)
     assert held == sizing.replica_users(pool, laid, mean, longest, prefix)
-    wanted = kernel.pool_for(*given_plan, requests, mean, longest, prefix)
+    wanted = kernel.pool_for(given_plan, requests, mean, longest, prefix)
     assert wanted == sizing.pool_for(laid, requests, mean, longest, prefix)
     request = kernel.request_bytes(constant, of, mean)
     for fast, limit in ((held, 10), (held // 2, 1 << 20), (held + 1, 1 << 20)):
