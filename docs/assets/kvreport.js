@@ -623,7 +623,7 @@
         table.tabIndex = 0; // as above
         near.observe(table);
       }
-      for (const code of $$(".highlight > pre > code, .kv-code pre")) code.tabIndex = 0;
+      for (const code of $$("pre > code, .kv-code pre")) code.tabIndex = 0;
       for (const figure of $$(SCROLLED)) {
         // Before the first key of a reader who goes from stop to stop, and not before the page has been seen.
         if (!seen.has(figure)) wake().then(() => live && sizes.observe(figure));
