@@ -2,18 +2,22 @@
 
     make follow ENGINE=vllm RELEASE=0.34.0            compared with the newest release that was read
     python scripts/follow.py vllm 0.33.0 --since 0.32.0 [--write] [--packages FOLDER] [--python PYTHON]
+    python scripts/follow.py llama.cpp b9900 --source FOLDER --since-source FOLDER
 
-The package is downloaded without its dependencies and unpacked without its compiled parts. The older one is fetched only
-where a rule's digest does not hold any more, to show the difference. The report, Markdown on standard output, has
+Engines are vllm, sglang, transformers, mlx-lm and llama.cpp, whose releases are those of llama-cpp-python. The package is
+downloaded without its dependencies and unpacked without its compiled parts; ``--source`` names a folder or an archive
+instead. The older one is fetched only where a rule's digest does not hold any more, to show the difference. The report,
+Markdown on standard output, has
 
 - every function that a rule or a docstring cites (``path.py::name``), by its syntax tree without comments and
   docstrings: unchanged, changed in what decides (constants, comparisons, names) or in other words, gone, and not
   found where it is said to be read;
-- changed functions that cited ones call, up to :data:`MOST` functions to read in all;
+- changed functions that no rule cites and that are likeliest to hold one (``scripts/follow_ranking.py``). With the
+  cited ones that come first, these are at most :data:`~follow_ranking.MOST` functions to read;
 - libraries that are required in another version, with the rules that were read in them;
 - flags of the server, model classes and places of log lines that are new or gone;
 - the rules to look at, with the difference of each function that they cite;
-- what the engine's own planner answers otherwise (``scripts/follow_planner.py``). It runs in one environment with CPU
+- what vLLM's or SGLang's own planner answers otherwise (``scripts/follow_planner.py``). It runs in one environment with CPU
   PyTorch for all releases: PYTHON, else ``.cache/engines``, which is made of ``requirements/engines.txt``.
 
 With ``--write`` the release's day, places and classes go into the data. ``at`` of every rule whose functions are
@@ -24,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import difflib
 import json
 import re
@@ -32,17 +35,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
-from math import log
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import follow_planner
 import read_engine_classes
+import read_server_flags
+from follow_ranking import CITED, MOST, Change, Cited, Ranking, changes, difference
+from follow_sources import INSIDE, Definition, Package, bare, bring, decides, digest_of, newest, opened
 
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.log_lines import log_lines
@@ -51,64 +53,29 @@ from kvreport.catalog.shelf import read_yaml
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ROOT / ".cache" / "packages"
-INSIDE: Final = {"vllm": "vllm", "sglang": "sglang/srt"}
-"""The folder of each engine's package that citations begin in."""
 PARSERS: Final = {
     "vllm": ("engine/arg_utils.py", "entrypoints/openai/cli_args.py"),
     "sglang": ("server_args.py",),
 }
 SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
-LIBRARIES: Final = {"torch": "PyTorch", "transformers": "transformers", "flashinfer-python": "FlashInfer"}
+LIBRARIES: Final = {
+    "torch": "PyTorch",
+    "transformers": "transformers",
+    "flashinfer-python": "FlashInfer",
+    "mlx": "MLX",
+}
 """Packages that rules may be read in beside the engine's own, with the words that a rule's ``read`` names them by."""
-_CITED: Final = re.compile(r"([A-Za-z0-9_/]+\.py)(?:::([A-Za-z_][\w.]*))?")
+NAMES: Final = {"llama.cpp": "llama_cpp", "mlx-lm": "mlx"}
+"""Families by another name that their engine goes by."""
+_CITED: Final = re.compile(r"([\w/-]+\.(?:py|cpp|h|go))(?:::([A-Za-z_]\w*(?:(?:\.|::)\w+)*))?")
 _AT: Final = re.compile(r'(\n  at: \{(?:first: "[^"]+", )?)(last: "[^"]+")(, digest: \[[^\]]*\])?\}')
 """The releases that a rule was read in, as its file writes them: up to the last one, the last one, and the digests."""
 _RULE: Final = re.compile(r"^- (rule|field|list|trait): (\w+)$", re.MULTILINE)
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
-MOST: Final = 30
-"""Functions to read of one release: those that rules cite, and as many that these call."""
-_OFTEN: Final = 3
-"""Definitions of one name that may have changed for a call to tell which is meant."""
-_WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass
-class Package:
-    """One release's Python files."""
-
-    folder: Path  # Where they are.
-    built: str  # The day of its newest file.
-    _trees: dict[Path, ast.Module] = field(default_factory=dict)
-
-    def files(self, path: str, inside: str) -> list[Path]:
-        """Return the files that a cited path names: that one below the engine's folder, else all that end in it."""
-        exact = self.folder / inside / path
-        if exact.is_file():
-            return [exact]
-        name = path.rpartition("/")[2]
-        return sorted(
-            one for one in (self.folder / inside).rglob(name) if one.as_posix().endswith(f"/{path}")
-        )
-
-    def tree(self, path: Path) -> ast.Module:
-        """Return a file's syntax tree."""
-        if path not in self._trees:
-            self._trees[path] = ast.parse(path.read_text(encoding="utf-8"))
-        return self._trees[path]
-
-    def found(self, path: str, name: str, inside: str) -> list[tuple[Path, ast.AST]]:
-        """Return each definition that a citation names, with its file; a citation without a name is the file."""
-        made: list[tuple[Path, ast.AST]] = []
-        for file in self.files(path, inside):
-            made += (
-                [(file, node) for node in _named(self.tree(file), name)]
-                if name
-                else [(file, self.tree(file))]
-            )
-        return made
+_SAME: Final = " with the same source"
+"""How a place ends that a function was moved to or from and that it need not be read in again."""
 
 
 @dataclass(frozen=True)
@@ -124,53 +91,9 @@ class Citation:
         return f"{self.path}::{self.name}" if self.name else self.path
 
 
-def _named(tree: ast.AST, dotted: str) -> Iterator[ast.AST]:
-    """Yield what a name is of: functions and classes, else where it is assigned (``NAME =``, ``self.name =``)."""
-    first, _, rest = dotted.partition(".")
-    nodes = list(ast.walk(tree))
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    made = [node for node in nodes if isinstance(node, kinds) and node.name == first]
-    for node in made:
-        yield from _named(node, rest) if rest else (node,)
-    if not made:
-        for node in nodes:
-            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
-            told = isinstance(node, ast.Assign | ast.AnnAssign)
-            if told and first in {getattr(one, "id", getattr(one, "attr", None)) for one in targets}:
-                yield node
-
-
-class _Plain(ast.NodeTransformer):
-    """Leaves out texts that stand as statements: docstrings, and those of attributes."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        said = node.value
-        return ast.Pass() if isinstance(said, ast.Constant) and isinstance(said.value, str) else node
-
-
-def _bare(node: ast.AST) -> str:
-    """Return a definition's source as Python writes it, without comments and docstrings."""
-    return ast.unparse(_Plain().visit(ast.parse(ast.unparse(node))))
-
-
-def _shape(node: object) -> object:
-    """Return a tree as nested lists that every Python writes alike, without what is empty."""
-    if isinstance(node, ast.AST):
-        parts = (
-            (name, getattr(node, name, None)) for name in node._fields if name not in ("kind", "type_comment")
-        )
-        return [
-            type(node).__name__,
-            *([name, _shape(part)] for name, part in parts if part not in (None, [])),
-        ]
-    return [_shape(one) for one in node] if isinstance(node, list) else repr(node)
-
-
 def digest(package: Package, path: str, name: str, inside: str) -> str:
     """Return the digest of what a citation names, without comments and docstrings; ``-`` where it is a file, or gone."""
-    found = package.found(path, name, inside) if name else []
-    trees = [_shape(_Plain().visit(copy.deepcopy(node))) for _, node in found]
-    return sha256(repr(trees).encode()).hexdigest()[:12] if trees else "-"
+    return digest_of([node for _, node in package.found(path, name, inside)] if name else [])
 
 
 def cited_in(read: str) -> list[tuple[str, str]]:
@@ -199,36 +122,30 @@ def _key(kind: str, name: str) -> str:
     return f"list {name}" if kind == "list" else name
 
 
-def _decides(node: ast.AST) -> str:
-    """Return a digest of what a rule can be about: constants, comparisons, names of attributes and listed names."""
-    told = []
-    for one in ast.walk(ast.parse(_bare(node))):
-        if isinstance(one, ast.Constant) and not isinstance(one.value, str):
-            told.append(repr(one.value))
-        elif isinstance(one, ast.Compare):
-            told.append("".join(type(sign).__name__ for sign in one.ops))
-        elif isinstance(one, ast.Attribute):
-            told.append(one.attr)
-        elif isinstance(one, ast.BinOp):
-            told.append(type(one.op).__name__)
-        elif isinstance(one, ast.Set | ast.List | ast.Tuple):
-            told += [repr(each.value) for each in one.elts if isinstance(each, ast.Constant)]
-    return sha256("\n".join(sorted(told)).encode()).hexdigest()
-
-
 def citations(family: str) -> list[Citation]:
     """Return what the rules and the docstrings of an engine cite; the last value of a rule holds however long ago it was read."""
     found: dict[tuple[str, str], list[str]] = {}
     for rule, record in rules_of(family).items():
         for key in cited_in(record.get("read") or ""):
             found.setdefault(key, []).append(rule)
-    for source in sorted((ROOT / "kvreport" / "accounting" / "engines" / family).rglob("*.py")):
+    engines = ROOT / "kvreport" / "accounting" / "engines"
+    for group in _groups_of_flags(family):
+        for key in cited_in(group.get("read") or ""):
+            found.setdefault(key, []).append(f"flags that change {group.get('changes') or 'nothing'}")
+    for source in sorted([*(engines / family).rglob("*.py"), *engines.glob(f"{family}.py")]):
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for path, name in _CITED.findall(node.value):
                     if name:
                         found.setdefault((path, name), []).append(f"{source.name}:{node.lineno}")
     return [Citation(*key, tuple(dict.fromkeys(by))) for key, by in sorted(found.items())]
+
+
+def _groups_of_flags(family: str) -> list[dict[str, Any]]:
+    """Return the groups of flags of an engine that has no further rules in its Python; others cite the same functions."""
+    path = ROOT / "data" / "flags" / f"{family}.yaml"
+    read: Any = read_yaml(path, path.name) if family not in PARSERS and path.is_file() else {}
+    return list(read.get("groups", ()))
 
 
 def judged(cited: Citation, old: Package, new: Package, inside: str) -> tuple[str, str]:
@@ -239,17 +156,76 @@ def judged(cited: Citation, old: Package, new: Package, inside: str) -> tuple[st
         either; ``ambiguous`` where the path names several files.
     """
     before, after = (one.found(cited.path, cited.name, inside) for one in (old, new))
+    if not before and not after:
+        return "not found", ""
     if not before:
-        return ("new" if after else "not found"), ""
+        return "new", elsewhere(cited, after, old, inside)
     if len({path for path, _ in before}) > 1:
         return "ambiguous", ""
     if not after:
-        return "gone", nearest(cited, new, inside)
-    texts = ["\n\n".join(_bare(node) for _, node in side) for side in (before, after)]
+        return "gone", elsewhere(cited, before, new, inside) or nearest(cited, new, inside)
+    texts = ["\n\n".join(bare(node) for _, node in side) for side in (before, after)]
     if texts[0] == texts[1]:
         return "unchanged", ""
-    same = [_decides(node) for _, node in before] == [_decides(node) for _, node in after]
-    return ("other words" if same else "changed"), "\n".join(_difference(texts))
+    same = [decides(node) for _, node in before] == [decides(node) for _, node in after]
+    return ("other words" if same else "changed"), "\n".join(difference(texts, _LONGEST))
+
+
+def elsewhere(
+    cited: Citation, nodes: Sequence[tuple[Path, Definition]], package: Package, inside: str
+) -> str:
+    """Return where a package has a definition of that name with the same source; empty if nowhere."""
+    texts = [bare(node) for _, node in nodes]
+    last = re.split(r"\.|::", cited.name)[-1]
+    for path, file in package.all_files(inside).items() if cited.name else ():
+        if last not in file.read_text(encoding="utf-8", errors="replace"):
+            continue
+        found = package.found(path, cited.name, inside)
+        if found and [bare(node) for _, node in found] == texts:
+            return f"the name stands in {path}{_SAME}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The functions of one release that are to be read."""
+
+    cited: list[Citation]  # Those that rules cite, the likeliest first.
+    others: list[tuple[str, Change]]  # Those that no rule cites, each with the topic of what changed.
+
+
+def to_read(found: Mapping[Citation, tuple[str, str]], old: Package, new: Package, inside: str) -> Reading:
+    """Return the functions to read: at most :data:`~follow_ranking.MOST`.
+
+    A function that only moved is left out, and one within a class that is read.
+    """
+    by_rules = [one for one in found if any(":" not in by for by in one.by)] or [*found]
+    open_ = [
+        one
+        for one in by_rules
+        if found[one][0] in {"changed", "gone", "new"} and not found[one][1].endswith(_SAME)
+    ]
+    names = {(one.path, one.name) for one in open_}
+    open_ = [one for one in open_ if (one.path, one.name.rpartition(".")[0]) not in names]
+    sources = {}
+    for one in open_:
+        sides = (
+            "\n".join(bare(node) for _, node in side.found(one.path, one.name, inside)) for side in (old, new)
+        )
+        sources[Cited(one.path, one.name, *sides)] = one
+    within = new.folder / inside
+    nodes = [
+        (file.relative_to(within).as_posix(), one.name, node)
+        for one in by_rules
+        if one.name
+        for file, node in new.found(one.path, one.name, inside)
+    ]
+    texts = (file.read_text(encoding="utf-8", errors="replace") for file in new.all_files(inside).values())
+    ranking = Ranking(changes(old, new, inside), [(path, node) for path, _, node in nodes], texts)
+    cited = [sources[one] for one in ranking.first_cited([*sources])]
+    others = ranking.others(MOST, {(path, name) for path, name, _ in nodes})
+    kept = cited[: max(CITED, MOST - len(others))]
+    return Reading(kept, others[: MOST - len(kept)])
 
 
 def nearest(cited: Citation, new: Package, inside: str) -> str:
@@ -269,70 +245,13 @@ def nearest(cited: Citation, new: Package, inside: str) -> str:
     return f"nearest: {near[0]}" if near else ""
 
 
-def called(cited: Iterable[Citation], old: Package, new: Package, inside: str) -> list[tuple[Path, str, str]]:
-    """Return file, name and difference of changed functions that cited ones call, without those that are cited.
-
-    A rule can change in a function that nobody has cited. Functions in cited files are looked at, one call away. Those
-    come first whose difference has most of the words that are common in cited functions and rare in the package.
-    """
-    within = new.folder / inside
-    nodes = [pair for one in cited if one.name for pair in new.found(one.path, one.name, inside)]
-    covered = {id(part) for _, node in nodes for part in ast.walk(node)}
-    parts = [part for _, node in nodes for part in ast.walk(node) if isinstance(part, ast.Call)]
-    names = {getattr(part.func, "attr", getattr(part.func, "id", "")) for part in parts}
-    common = Counter(word for _, node in nodes for word in {*_WORD.findall(ast.unparse(node))})
-    texts = [{*_WORD.findall(file.read_text(encoding="utf-8"))} for file in within.rglob("*.py")]
-    everywhere = Counter(word for text in texts for word in text & common.keys())
-
-    def telling(word: str) -> float:
-        if common[word] < 2:
-            return 0.0
-        return max(0.0, log(common[word] / len(nodes) * len(texts) / (everywhere[word] + 1)))
-
-    found: list[tuple[float, Path, str, str]] = []
-    for file in sorted({file.relative_to(within) for file, _ in nodes}):
-        here = _functions(new.tree(within / file))
-        there = old.folder / inside / file
-        before = _functions(old.tree(there)) if there.is_file() else {}
-        for name, node in here.items():
-            if name.rpartition(".")[2] not in names or id(node) in covered:
-                continue
-            sides = [_bare(before[name]) if name in before else "", _bare(node)]
-            if sides[0] == sides[1]:
-                continue
-            lines = _difference(sides)
-            words = {word for line in lines[2:] if line[0] in "+-" for word in _WORD.findall(line)}
-            found.append((sum(map(telling, words)), file, name, "\n".join(lines)))
-    often = Counter(name.rpartition(".")[2] for _, _, name, _ in found)
-    kept = [one for one in found if often[one[2].rpartition(".")[2]] <= _OFTEN]
-    return [tuple(one[1:]) for one in sorted(kept, key=lambda one: (-one[0], *one[1:3]))]
-
-
-def _difference(sides: Sequence[str]) -> list[str]:
-    """Return the lines in which two sources differ, at most :data:`_LONGEST`."""
-    before, after = (side.splitlines() for side in sides)
-    lines = list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))
-    more = len(lines) - _LONGEST
-    return [*lines[:_LONGEST], f"… and {more} more lines"] if more > 0 else lines
-
-
-def _functions(tree: ast.AST, within: str = "") -> dict[str, _Function]:
-    """Return the functions and methods of a tree by their dotted name."""
-    found: dict[str, _Function] = {}
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, _Function):
-            found.setdefault(f"{within}{node.name}", node)
-        elif isinstance(node, ast.ClassDef):
-            found |= _functions(node, f"{within}{node.name}.")
-        elif isinstance(node, ast.If | ast.Try):
-            found |= _functions(node, within)
-    return found
-
-
 def flags(package: Package, family: str) -> set[str]:
-    """Return every flag that a server's own parser adds."""
+    """Return every flag that a server's own parser adds; none of an engine without a server."""
+    if family in read_server_flags.READERS and family not in PARSERS:
+        root = package.folder / INSIDE[family]
+        return {name for flag in read_server_flags.flags(family, root) for name in flag.names}
     found = set()
-    for path in PARSERS[family]:
+    for path in PARSERS.get(family, ()):
         for file in package.files(path, INSIDE[family]):
             for node in ast.walk(package.tree(file)):
                 if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
@@ -384,49 +303,6 @@ def places(package: Package) -> list[str]:
     return sorted(found)
 
 
-def bring(family: str, release: str, folder: Path) -> Package:
-    """Return a release's package, downloaded and unpacked where it is not there yet.
-
-    Raises:
-        SystemExit: If it cannot be had.
-    """
-    place = folder / f"{family}-{release}"
-    dated = place / "unpacked"
-    if not dated.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as into:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", into]
-            command += ["--only-binary", ":all:", f"{family}=={release}"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            wheels = list(Path(into).glob("*.whl"))
-            if done.returncode or not wheels:
-                last = (done.stderr.strip().splitlines() or ["nothing was downloaded"])[-1]
-                raise SystemExit(f"follow: {family} {release}: {last}")
-            made = Path(into) / "made"
-            with zipfile.ZipFile(wheels[0]) as wheel:
-                kept = [one for one in wheel.infolist() if not one.filename.endswith(".so")]
-                wheel.extractall(made, [one.filename for one in kept])
-                year, month, day = max(one.date_time for one in kept)[:3]
-            (made / "unpacked").write_text(f"{year}-{month:02d}-{day:02d}", encoding="ascii")
-            shutil.rmtree(place, ignore_errors=True)
-            shutil.move(made, place)
-    return Package(place, dated.read_text(encoding="ascii"))
-
-
-def newest(family: str) -> str:
-    """Return the newest release of an engine that the registry has.
-
-    Raises:
-        SystemExit: If it cannot be asked.
-    """
-    command = [sys.executable, "-m", "pip", "index", "versions", family]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = re.match(rf"{family} \(([0-9.]+)\)", done.stdout)
-    if found is None:
-        raise SystemExit(f"follow: {family}: no release was found; name one")
-    return found[1]
-
-
 def was_read(family: str) -> list[str]:
     """Return the releases whose model classes were read."""
     lists = ClassLists(ROOT / "data").of(family)
@@ -434,18 +310,25 @@ def was_read(family: str) -> list[str]:
 
 
 def newest_read(family: str, before: str) -> str:
-    """Return the newest release before another whose classes were read."""
+    """Return the newest release before another whose classes were read; empty for a family without lists of classes."""
+    if not was_read(family):
+        return ""
     earlier = [name for name in was_read(family) if version_number(name) < version_number(before)]
     if not earlier:
         raise SystemExit(f"follow: {family} {before}: no earlier release was read; say --since")
     return max(earlier, key=version_number)
 
 
-def classes(family: str, release: str, since: str, package: Package) -> tuple[frozenset[str], frozenset[str]]:
+def classes(
+    family: str, release: str, since: str, package: Package, packages: Path = PACKAGES
+) -> tuple[frozenset[str], frozenset[str]]:
     """Return the model classes that a release serves and the earlier one does not, and the other way round."""
     with tempfile.TemporaryDirectory() as copy:
         data = Path(copy)
         shutil.copytree(ROOT / "data" / "engines", data / "engines")
+        if family == "mlx" and not read_engine_classes.classes_of_type("llama"):
+            types = bring("transformers", was_read("transformers")[-1], packages)
+            read_engine_classes.learn_types(types.folder)
         read_engine_classes.add(family, release, package.folder, data)
         lists = ClassLists(data).of(family)
         assert lists is not None
@@ -459,7 +342,19 @@ def classes(family: str, release: str, since: str, package: Package) -> tuple[fr
     return served[1] - served[0], served[0] - served[1]
 
 
-def digest_of(rule: dict[str, Any]) -> list[str]:
+def served(
+    family: str, release: str, since: str, old: Package | None, new: Package, packages: Path
+) -> list[tuple[str, frozenset[str], frozenset[str]]]:
+    """Return what a release serves and the earlier one does not, and the other way round, each with a heading."""
+    if family == "llama_cpp":
+        here = read_engine_classes.of_llama_cpp(new.folder)
+        there = here if old is None else read_engine_classes.of_llama_cpp(old.folder)
+        names = (f"Model classes ({len(here[0])})", f"GGUF architectures ({len(here[1])})")
+        return [(name, one - two, two - one) for name, one, two in zip(names, here, there, strict=True)]
+    return [("Model classes", *classes(family, release, since, new, packages))]
+
+
+def stated_digest(rule: dict[str, Any]) -> list[str]:
     """Return the digests that a rule states; none if it has none."""
     return [*map(str, (rule.get("at") or {}).get("digest", ()))]
 
@@ -467,7 +362,7 @@ def digest_of(rule: dict[str, Any]) -> list[str]:
 def held(family: str, new: Package) -> tuple[set[str], set[str]]:
     """Return the rules whose digests hold in a package, and those with a digest that does not."""
     found = digests(family, new)
-    stated = {name: known for name, rule in rules_of(family).items() if (known := digest_of(rule))}
+    stated = {name: known for name, rule in rules_of(family).items() if (known := stated_digest(rule))}
     firm = {name for name, said in stated.items() if "-" not in said}
     steady = {name for name in firm if stated[name] == found[name]}
     parted = {
@@ -478,17 +373,34 @@ def held(family: str, new: Package) -> tuple[set[str], set[str]]:
     return steady, parted
 
 
+def _section(one: Citation, kind: str, said: str) -> list[str]:
+    """Return the lines of a report about one citation."""
+    lines = ["", f"## {one}: {kind}", "", f"Cited by {', '.join(one.by)}."]
+    if said:
+        lines += ["", *(["```diff", said, "```"] if kind in ("changed", "other words") else [said])]
+    return lines
+
+
 def report(
-    family: str, release: str, since: str, old: Package | None, new: Package
+    family: str,
+    release: str,
+    since: str,
+    old: Package | None,
+    new: Package,
+    packages: Path = PACKAGES,
 ) -> tuple[list[str], set[str]]:
     """Return the draft's lines, and the names of the rules that nothing changed for; without an older one, digests tell."""
-    lines = [f"# {family} {release}, built {new.built}, compared with {since}", ""]
-    steady, _ = held(family, new)
-    added, gone = classes(family, release, since, new)
-    differences = [("Model classes", added, gone)]
+    lines = [f"# {family} {release}, built {new.built}, compared with {since or 'its digests'}", ""]
+    steady, parted = held(family, new)
+    differences = served(family, release, since, old, new, packages)
     if old is None:
         lines += [
-            f"{len(steady)} rules: what each was read in has the digest that it had. No difference to look at."
+            f"{len(steady)} rules: what each was read in has the digest that it had."
+            + (
+                f" Changed: {', '.join(sorted(parted))}. State --since or --since-source to see what."
+                if parted
+                else " No difference to look at."
+            )
         ]
     else:
         cited = citations(family)
@@ -497,20 +409,18 @@ def report(
         counted = {kind: [one for one in cited if found[one][0] == kind] for kind in kinds}
         lines += [f"{len(cited)} functions and files are cited.", ""]
         lines += [f"- {kind}: {len(many)}" for kind, many in counted.items() if many]
-        for kind in kinds[:-1]:
-            for one in counted[kind]:
-                lines += ["", f"## {one}: {kind}", "", f"Cited by {', '.join(one.by)}."]
-                said = found[one][1]
-                if said:
-                    lines += [
-                        "",
-                        *(["```diff", said, "```"] if kind in ("changed", "other words") else [said]),
-                    ]
-        by_rules = [one for one in cited if any(":" not in by for by in one.by)]
-        to_read = sum(found[one][0] in {"changed", "gone", "new"} for one in by_rules)
-        for file, name, difference in called(by_rules, old, new, INSIDE[family])[: max(0, MOST - to_read)]:
-            lines += ["", f"## {file.as_posix()}::{name}: called by what is cited", ""]
-            lines += ["```diff", difference, "```"]
+        reading = to_read(found, old, new, INSIDE[family])
+        lines += ["", f"Functions to read: {len(reading.cited) + len(reading.others)}."]
+        for one in reading.cited:
+            lines += _section(one, *found[one])
+        for topic, change in reading.others:
+            lines += ["", f"## {change.path}::{change.name}: cited by no rule ({topic})", ""]
+            lines += ["```diff", *difference((change.before, change.after), _LONGEST), "```"]
+        further = [one for kind in kinds[:-1] for one in counted[kind] if one not in reading.cited]
+        if further:
+            lines += ["", f"# Further changes of what is cited: {len(further)}"]
+        for one in further:
+            lines += _section(one, *found[one])
         open_rules = {rule for one in cited for rule in one.by if found[one][0] != "unchanged"}
         said_of, touched = required(family, old, new)
         lines += ["", "## Requirements", "", *(said_of or ["All libraries are required as before."])]
@@ -529,7 +439,10 @@ def report(
 
 def write(family: str, release: str, package: Package, steady: set[str], folder: Path) -> list[str]:
     """Write what can be written without judgment; return the files."""
-    changed = [str(read_engine_classes.add(family, release, package.folder, ROOT / "data").relative_to(ROOT))]
+    changed = []
+    if family in read_engine_classes.READERS:
+        path = read_engine_classes.add(family, release, package.folder, ROOT / "data")
+        changed.append(str(path.relative_to(ROOT)))
     path = ROOT / "data" / f"{family}_releases.yaml"
     if path.is_file() and f'"{release}"' not in path.read_text(encoding="utf-8"):
         where = f", lines: [{', '.join(places(package))}]" if family == "vllm" else ""
@@ -544,7 +457,7 @@ def write(family: str, release: str, package: Package, steady: set[str], folder:
         made: dict[str, list[str]] = {}
         for last in sorted({*lasts.values()}, key=version_number):
             names = {name for name in lasts if lasts[name] == last}
-            if last == release or not all(digest_of(rules_of(family)[name]) for name in names):
+            if last == release or not all(stated_digest(rules_of(family)[name]) for name in names):
                 try:
                     known = digests(family, package if last == release else bring(family, last, folder))
                 except SystemExit as error:  # a release that is not to be had any more keeps no digest
@@ -616,9 +529,13 @@ def environment(folder: Path) -> str:
 def main(words: list[str]) -> int:
     """Run the script."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("engine", choices=sorted(INSIDE))
+    parser.add_argument("engine", choices=sorted({*INSIDE, *NAMES}))
     parser.add_argument("release", help="the release, such as 0.34.0, or newest")
     parser.add_argument("--since", help="the release to compare with (the newest that was read before it)")
+    parser.add_argument(
+        "--source", type=Path, help="folder or archive of the release, instead of its package"
+    )
+    parser.add_argument("--since-source", type=Path, help="folder or archive of the release to compare with")
     parser.add_argument("--packages", type=Path, default=PACKAGES, help="where unpacked packages are kept")
     parser.add_argument(
         "--python", help="interpreter with CPU PyTorch and what the package imports (.cache/engines)"
@@ -626,19 +543,28 @@ def main(words: list[str]) -> int:
     parser.add_argument("--no-planner", action="store_true", help="do not run the engine's own planner")
     parser.add_argument("--write", action="store_true", help="write what needs no judgment into the data")
     given = parser.parse_args(words)
+    given.engine = NAMES.get(given.engine, given.engine)
     if given.release == "newest":
         given.release = newest(given.engine)
         if given.release in was_read(given.engine):
             print(f"{given.engine} {given.release} was read.")
             return 0
     since = given.since or newest_read(given.engine, given.release)
-    new = bring(given.engine, given.release, given.packages)
+    new = (
+        bring(given.engine, given.release, given.packages)
+        if given.source is None
+        else opened(given.engine, given.source, given.packages)
+    )
     _, parted = held(given.engine, new)
-    firm = any(map(digest_of, rules_of(given.engine).values()))
-    old = bring(given.engine, since, given.packages) if parted or not firm else None
-    lines, steady = report(given.engine, given.release, since, old, new)
+    firm = any(map(stated_digest, rules_of(given.engine).values()))
+    old = None
+    if given.since_source is not None:
+        old = opened(given.engine, given.since_source, given.packages)
+    elif since and (parted or not firm):
+        old = bring(given.engine, since, given.packages)
+    lines, steady = report(given.engine, given.release, since, old, new, given.packages)
     print("\n".join(lines), flush=True)
-    if not given.no_planner:
+    if given.engine in follow_planner.asking.ASKED and not given.no_planner:
         python = given.python or environment(ROOT / ".cache" / "engines")
         rows = [
             *follow_planner.records(given.engine, given.release, python, new.folder, follow_planner.CONFIGS)

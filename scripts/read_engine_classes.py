@@ -237,6 +237,24 @@ def of_tensorrt_llm(folder: Path, _: Sequence[str]) -> Classes:
     return Classes(own=frozenset(own))
 
 
+def of_llama_cpp(folder: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the classes that llama.cpp's converter registers, and the architectures of GGUF files that it loads.
+
+    Args:
+        folder: llama.cpp's source: ``conversion/*.py`` (before, ``convert_hf_to_gguf.py``) with ``@ModelBase.register``,
+            and ``src/llama-arch.cpp`` with ``LLM_ARCH_NAMES``.
+    """
+    registered: set[str] = set()
+    for path in (folder / "convert_hf_to_gguf.py", *sorted((folder / "conversion").glob("*.py"))):
+        for node in ast.walk(parsed(path)) if path.is_file() else ():
+            for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+                if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "register":
+                    registered |= {name for argument in call.args for name in texts(argument)}
+    tables = (folder / "src" / "llama-arch.cpp").read_text(encoding="utf-8").partition("LLM_ARCH_NAMES")[2]
+    named = re.findall(r'\{\s*LLM_ARCH_\w+,\s*"([^"]+)"\s*\}', tables.partition("};")[0])
+    return frozenset(registered), frozenset(named)
+
+
 def modules(folder: Path, pattern: str = "**/*.py") -> Modules:
     """Yield a folder's Python files with their syntax trees."""
     paths = sorted(folder.glob(pattern)) if folder.is_dir() else []

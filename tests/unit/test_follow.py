@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def follow(repository: Path, monkeypatch: pytest.MonkeyPatch):
     import follow
 
     yield follow
-    for name in ("follow", "follow_planner"):
+    for name in ("follow", "follow_planner", "follow_ranking", "follow_sources"):
         sys.modules.pop(name)
 
 
@@ -129,7 +130,7 @@ def test_a_digest_is_of_what_a_function_does_and_says_which_rule_it_does_not_hol
 def test_digests_of_the_rules_are_those_of_their_citations(follow) -> None:
     for family in follow.INSIDE:
         for name, rule in follow.rules_of(family).items():
-            if known := follow.digest_of(rule):
+            if known := follow.stated_digest(rule):
                 assert len(known) == len(follow.cited_in(rule["read"])), (family, name)
     text = (data_dir() / "engines/vllm/rules.yaml").read_text(encoding="utf-8")
     assert follow.stamped(text, {}) == text
@@ -155,18 +156,18 @@ def test_every_source_of_a_rule_and_a_trait_names_a_function_that_was_read(follo
             if family in packages:
                 cited = follow.cited_in(rule["read"])
                 assert all(function for _, function in cited), named
-                known = follow.digest_of(rule)
+                known = follow.stated_digest(rule)
                 assert len(known) == len(cited), named
                 assert "-" not in known, named
     assert count >= 180
 
 
 def test_every_list_is_followed_and_named_apart_from_a_rule(follow) -> None:
-    for family in follow.INSIDE:
+    for family in follow.PARSERS:
         rules = follow.rules_of(family)
         lists = [rule for name, rule in rules.items() if name.startswith("list ")]
         assert all(name for rule in lists for _, name in follow.cited_in(rule["read"]))
-        assert sum(bool(follow.digest_of(rule)) for rule in lists) >= 28
+        assert sum(bool(follow.stated_digest(rule)) for rule in lists) >= 28
     assert {"second_runner", "list second_runner"} <= follow.rules_of("vllm").keys()
 
 
@@ -192,10 +193,7 @@ def test_hard_models_are_enough_and_asked_on_three_devices(follow) -> None:
     assert len(planner.LAYOUTS) == 3
 
 
-def test_changed_functions_that_cited_ones_call_are_listed_by_the_words_they_share(
-    follow, tmp_path: Path
-) -> None:
-    worker = """
+WORKER = """
 class Worker:
     def pool(self, free, peak):
         if self.profile_graphs(free): return round_up(free - peak, self.page_bytes)
@@ -206,27 +204,226 @@ class Worker:
     def unused(self): return {graphs}
 def round_up(size, page_bytes): return size + {rounded}
 """
-    other = "def elsewhere(free): return {graphs}\n"
-    further = {f"part_{number}.py": "name = 1\n" for number in range(6)}
-    sides = [
+
+
+def pair(follow, folder: Path, **files: str):
+    """Two packages with files that differ in what stands in braces."""
+    return [
         package(
             follow,
-            tmp_path / side,
-            further | {"worker.py": worker.format(**words), "other.py": other.format(**words)},
+            folder / side,
+            {name.replace("__", "/"): text.format(**words) for name, text in files.items()},
         )
         for side, words in (
             ("before", {"graphs": 1, "name": "a", "rounded": "1"}),
             ("after", {"graphs": 2, "name": "b", "rounded": "-size % page_bytes"}),
         )
     ]
-    cited = [follow.Citation("worker.py", f"Worker.{name}", ("a_rule",)) for name in ("pool", "reserve")]
-    found = follow.called(cited, *sides, "vllm")
-    names = [(file.as_posix(), name) for file, name, _ in found]
-    # page_bytes is in both cited functions, and in one file alone.
-    assert names[0] == ("worker.py", "round_up")
-    assert sorted(names[1:]) == [("worker.py", "Worker.name"), ("worker.py", "Worker.profile_graphs")]
-    assert "+    return size + -size % page_bytes" in found[0][2]
-    assert follow.called(cited, sides[0], sides[0], "vllm") == []
+
+
+def read_in(follow, sides, *names: str):
+    """What is to be read if one rule cites functions of the first file."""
+    cited = [follow.Citation("worker.py", name, ("a_rule",)) for name in names]
+    return follow.to_read({one: follow.judged(one, *sides, "vllm") for one in cited}, *sides, "vllm")
+
+
+def test_changed_functions_that_no_rule_cites_are_listed_by_what_changed(follow, tmp_path: Path) -> None:
+    files = {f"part_{number}": "name = 1\n" for number in range(6)}
+    files = {f"{name}.py": text for name, text in files.items()}
+    sides = pair(
+        follow,
+        tmp_path,
+        **{"worker.py": WORKER, "other.py": "def elsewhere(free): return {graphs}\n"},
+        **files,
+    )
+    found = read_in(follow, sides, "Worker.pool", "Worker.reserve")
+    assert found.cited == []  # neither changed
+    names = [(change.path, change.name) for _, change in found.others]
+    # Cited functions call both. page_bytes is in both of these and in one file alone.
+    assert {*names[:2]} == {("worker.py", "round_up"), ("worker.py", "Worker.profile_graphs")}
+    assert ("worker.py", "Worker.pool") not in names
+    assert "size % page_bytes" in found.others[names.index(("worker.py", "round_up"))][1].after
+    assert read_in(follow, [sides[0], sides[0]], "Worker.pool").others == []
+
+
+def test_a_rule_in_a_file_that_no_rule_cites_is_found_by_its_topic(follow, tmp_path: Path) -> None:
+    renamed = "".join(f"def use_{number}(a): return call_{{graphs}}(a)\n" for number in range(80))
+    spec = "def get_kv_cache_spec(self): return MambaSpec(num_blocks={graphs}, page_size={graphs})\n"
+    constant = "class Backend:\n    dtype = 'fp8_{name}'\n"
+    sides = pair(
+        follow,
+        tmp_path,
+        **{"worker.py": WORKER, "calls.py": renamed, "mixer.py": spec, "backend.py": constant},
+    )
+    found = read_in(follow, sides, "Worker.profile_graphs")
+    assert [one.name for one in found.cited] == ["Worker.profile_graphs"]
+    topics = {(change.path, change.name): topic for topic, change in found.others}
+    assert topics["mixer.py", "get_kv_cache_spec"] == "plans"
+    assert topics["backend.py", "Backend"] == "formats"
+    assert len(found.cited) + len(found.others) <= follow.MOST
+    assert not any(path == "calls.py" for path, _ in topics)  # a renaming of 80 functions says nothing
+
+
+def test_no_more_than_thirty_functions_are_to_be_read_and_none_that_only_moved(
+    follow, tmp_path: Path
+) -> None:
+    many = "".join(
+        f"def part_{number}(pool_{number}): return pool_{number} // {{graphs}}{number}\n"
+        for number in range(60)
+    )
+    moved = "def moved(pool): return pool - 16\n"
+    before = package(follow, tmp_path / "before", {"worker.py": many.format(graphs=1) + moved})
+    after = package(follow, tmp_path / "after", {"worker.py": many.format(graphs=2), "new.py": moved})
+    sides = (before, after)
+    cited = [follow.Citation("worker.py", f"part_{number}", ("a_rule",)) for number in range(40)]
+    cited.append(follow.Citation("worker.py", "moved", ("a_rule",)))
+    judged = {one: follow.judged(one, *sides, "vllm") for one in cited}
+    assert judged[cited[-1]] == ("gone", "the name stands in new.py with the same source")
+    found = follow.to_read(judged, *sides, "vllm")
+    assert len(found.cited) == follow.CITED
+    assert len(found.cited) + len(found.others) == follow.MOST
+    assert "moved" not in {one.name for one in found.cited}
+    # Few others leave their places to what rules cite.
+    cited += [follow.Citation("worker.py", f"part_{number}", ("a_rule",)) for number in range(40, 60)]
+    found = follow.to_read({one: follow.judged(one, *sides, "vllm") for one in cited}, *sides, "vllm")
+    assert (len(found.cited), len(found.others)) == (29, 1)
+
+
+CPP = """
+#include "x.h"
+namespace {
+// a comment with a { brace
+const std::map<arch, const char *> NAMES = {
+    { LLM_ARCH_ONE, "one{" },
+};
+}
+struct pool { int blocks; };
+pool::pool(int n) : blocks{n}, other(0) {
+    if (n > 16) { blocks = pad(n, SIZE); }
+}
+static int helper(
+        int a) {
+    return a; /* COMMENT */
+}
+"""
+
+
+def test_functions_of_c_are_read_by_their_text(follow, tmp_path: Path) -> None:
+    sides = []
+    for side, size, comment in (("before", "32", "a"), ("after", "64", "b")):
+        path = tmp_path / side / "src" / "kv-cache.cpp"
+        path.parent.mkdir(parents=True)
+        path.write_text(CPP.replace("SIZE", size).replace("COMMENT", comment), encoding="utf-8")
+        sides.append(follow.Package(tmp_path / side, ""))
+    kinds = {
+        name: follow.judged(follow.Citation("src/kv-cache.cpp", name, ("a rule",)), *sides, "")
+        for name in ("NAMES", "pool", "pool::pool", "pool.pool", "helper", "none")
+    }
+    assert {name: kind for name, (kind, _) in kinds.items()} == {
+        "NAMES": "unchanged", "pool": "unchanged", "pool::pool": "changed", "pool.pool": "changed",
+        "helper": "unchanged", "none": "not found",
+    }  # fmt: skip
+    assert "+if (n > 16) { blocks = pad(n, 64); }" in kinds["pool::pool"][1]
+    digests = [follow.digest(one, "src/kv-cache.cpp", "pool::pool", "") for one in sides]
+    assert len({*digests}) == 2
+    assert follow.digest(sides[0], "src/kv-cache.cpp", "helper", "") != "-"
+    assert follow.cited_in("src/llama-kv-cache.cpp::pool::pool, x; a/b.py::F.g, before c.py::h") == [
+        ("src/llama-kv-cache.cpp", "pool::pool"),
+        ("a/b.py", "F.g"),
+    ]
+
+
+LLAMA = {
+    "src/llama-arch.cpp": 'static const std::map<a, b> LLM_ARCH_NAMES = {\n    { LLM_ARCH_ONE, "one" },\n};\n',
+    "src/llama-kv-cache.cpp": "llama_kv_cache::llama_kv_cache(int n) {\n    size = n;\n}\n",
+    "conversion/one.py": '@ModelBase.register("OneForCausalLM", "OneModel")\nclass One: pass\n',
+    "common/arg.cpp": 'void f() {\n    add_opt(common_arg(\n        {"-c", "--ctx-size"}, "N", "words", [](int n) {}));\n}\n',
+}
+
+
+def llama(folder: Path, **further: str) -> Path:
+    """The sources of a small llama.cpp, as an archive has them below a folder."""
+    for name, text in {**LLAMA, **further}.items():
+        path = folder / "llama.cpp-b9900" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_llama_cpp_is_followed_from_a_folder_and_from_an_archive(follow, tmp_path: Path, capsys) -> None:
+    old = llama(tmp_path / "old")
+    new = llama(
+        tmp_path / "new",
+        **{
+            "src/llama-kv-cache.cpp": LLAMA["src/llama-kv-cache.cpp"].replace("= n", "= 2 * n"),
+            "src/llama-arch.cpp": LLAMA["src/llama-arch.cpp"].replace(
+                "};", '    { LLM_ARCH_TWO, "two" },\n};'
+            ),
+            "conversion/two.py": '@ModelBase.register("TwoForCausalLM")\nclass Two: pass\n',
+            "common/arg.cpp": LLAMA["common/arg.cpp"].replace("--ctx-size", "--context"),
+        },
+    )
+    archive = tmp_path / "new.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(new, "llama_cpp_python-1")
+    for source in (new, archive):
+        words = ["llama.cpp", "b9900", "--source", str(source), "--since-source", str(old)]
+        assert follow.main([*words, "--packages", str(tmp_path / "packages")]) == 0
+        said = capsys.readouterr().out
+        assert "## src/llama-kv-cache.cpp::llama_kv_cache::llama_kv_cache: changed" in said
+        assert "Cited by caches_as_now, allocates_at_start." in said
+        assert "+size = 2 * n;" in said
+        assert "## Flags\n\nNew (1): --context.\nGone (1): --ctx-size." in said
+        assert "## Model classes (3)\n\nNew (1): TwoForCausalLM.\nGone (0): none." in said
+        assert "## GGUF architectures (2)\n\nNew (1): two." in said
+    with pytest.raises(SystemExit, match="no such folder or archive"):
+        follow.main(["llama.cpp", "b1", "--source", str(tmp_path / "none")])
+    with pytest.raises(SystemExit, match=r"found no src/llama-arch\.cpp"):
+        follow.main(
+            [
+                "llama.cpp",
+                "b1",
+                "--source",
+                str(tmp_path / "packages" / "..") + "/old/llama.cpp-b9900/conversion",
+            ]
+        )
+
+
+def test_mlx_and_transformers_are_followed_with_classes_and_flags(
+    follow, tmp_path: Path, monkeypatch
+) -> None:
+    auto = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict([('llama', 'LlamaForCausalLM')])\n"
+    for release, further in (("0.32.1", ""), ("0.32.2", "gpt2")):
+        folder = tmp_path / f"mlx-{release}"
+        files = {
+            "mlx_lm/models/llama.py": "class Model: pass\n",
+            "mlx_lm/models/cache.py": f"class KVCache:\n    step = {256 if further else 128}\n",
+            "mlx_lm/utils.py": "MODEL_REMAPPING = {}\n",
+            "mlx_lm/server.py": f"parser.add_argument('--model{further}')\n",
+            f"mlx_lm-{release}.dist-info/METADATA": f"Requires-Dist: mlx>={release}\n",
+            "unpacked": "2026-11-01",
+        }
+        if further:
+            files[f"mlx_lm/models/{further}.py"] = "class Model: pass\n"
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    types = tmp_path / f"transformers-{follow.was_read('transformers')[-1]}"
+    (types / "transformers/models/auto").mkdir(parents=True)
+    (types / "transformers/models/auto/modeling_auto.py").write_text(auto, encoding="utf-8")
+    (types / "unpacked").write_text("2026-11-01", encoding="utf-8")
+    monkeypatch.setattr(follow.read_engine_classes, "_CLASSES", {})
+    old, new = (follow.bring("mlx", release, tmp_path) for release in ("0.32.1", "0.32.2"))
+    lines, _ = follow.report("mlx", "0.32.2", "0.32.1", old, new, tmp_path)
+    said = "\n".join(lines)
+    assert "## models/cache.py::KVCache: changed\n\nCited by mlx.py:1." in said
+    assert "+    step = 256" in said
+    assert "- mlx >=0.32.1, now >=0.32.2" in said
+    assert "New (1): --modelgpt2.\nGone (1): --model." in said
+    assert "## Model classes" in said
+    assert "Gone" in said
+    assert follow.newest_read("transformers", "99.0") == follow.was_read("transformers")[-1]
+    assert follow.newest_read("llama_cpp", "b9900") == ""
 
 
 def test_a_rule_read_in_a_library_is_open_where_another_version_is_required(

@@ -1,11 +1,11 @@
 """mlx-lm behind the engine protocol: caches grow in steps, a prompt is read in chunks.
 
-``mlx_lm/models/cache.py`` and ``mlx_lm/generate.py`` of mlx-lm 0.32.0 (d78bf58, the same in 0.32.2): ``KVCache`` grows by 256 tokens,
-``RotatingKVCache`` holds its window and the chunk being read, prompts are read 2,048 tokens at a time. What a
-chunk computes in between is measured: 0.63 to 0.80 GB over five published runs. Attention that no fused kernel
-covers also writes the scores of all heads, which grow with the context: latent attention, quantized caches
-(``quantized_scaled_dot_product_attention`` in ``mlx_lm/models/base.py``), and heads of other widths than
-the lists ``fused_head_dims`` of ``data/engines/mlx.yaml`` have for a release of MLX.
+Read in mlx-lm 0.32.0 (d78bf58) and 0.32.2: ``models/cache.py::KVCache`` grows by 256 tokens,
+``models/cache.py::RotatingKVCache`` holds its window and the chunk being read, and ``generate.py::generate_step`` reads
+prompts 2,048 tokens at a time. What a chunk computes in between is measured: 0.63 to 0.80 GB over five published runs.
+Attention that no fused kernel covers also writes the scores of all heads, which grow with the context: latent attention,
+quantized caches (``models/base.py::quantized_scaled_dot_product_attention``), and heads of other widths than the lists
+``fused_head_dims`` of ``data/engines/mlx.yaml`` have for a release of MLX.
 """
 
 from __future__ import annotations
