@@ -383,7 +383,7 @@
         onDevices(at.config.size, at.gpu.short)
       }, ${count(Math.floor(at.config.free / large))} of the 95th percentile${
         without(at)
-      }. The trace names no prefix blocks, so nothing is found in the cache again.`;
+      }. The trace has no prefix blocks, so there are no cache hits.`;
     }
 
     function summary() {

@@ -83,7 +83,7 @@ guess(
 # %% [markdown]
 # ## Three things that need memory
 #
-# **Weights.** The GPU stores the weights once, however many people are talking. This is a fixed cost.
+# **Weights.** The GPU stores the weights once, regardless of the number of conversations. This is a fixed cost.
 #
 # **The KV cache.** A model writes one token at a time. To choose the next token, the model looks back at every earlier token. The
 # model is a stack of identical *layers*. Each layer stores two lists of numbers for every token. Later tokens use the *key* to
@@ -252,7 +252,7 @@ table(
 )
 
 # %% [markdown]
-# The cache gets {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }}. Memory then holds
+# The cache gets {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }}. This is enough for
 # {{ fits("llama-3.1-8b", "H100", tokens=2048) as conversations }} of 2K, or
 # {{ fits("llama-3.1-8b", "H100", tokens=131072) as conversations }} of 128K. Weights and cache are exact arithmetic. The reserve is
 # an estimate, and every model page shows its error.

@@ -231,7 +231,7 @@ claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
 # %% [markdown]
 # An engine has room for fewer requests than this count, because it reserves memory for itself and rounds up to whole blocks.
-# Memory still holds
+# The memory is still enough for
 # {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the
 # lesson counts two or three. The lesson is right that the cache is the limit and not the weights, but its number is wrong.
 

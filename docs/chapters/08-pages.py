@@ -259,7 +259,7 @@ takeaway(
 # ## Limitations
 #
 # - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then have
-#   hundreds of tokens. See [what the log says](12-what-the-log-says.py).
+#   hundreds of tokens. See [reading start-up logs](12-what-the-log-says.py).
 # - With blocks, requests can *share* a common beginning. See [prefix caching](11-beyond-one-gpu.py).
 #
 # ## Exercises

@@ -86,7 +86,7 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
     architecture = named or "unknown class"
     weights = weight_rows(witness.tensors, layers)
     sentence = (
-        f"{f'{named} is not a class' if named else 'The config names no class'} that is read. "
+        f"{f'{named} is not a class' if named else 'The config does not name a class'} that is read. "
         f"The weights come from the files. Every layer is "
         f"assumed to have plain attention with {kv_heads} key/value heads of {width}, as its projections show."
     )

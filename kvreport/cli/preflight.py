@@ -257,7 +257,7 @@ def _model(name: str) -> str:
 
 def _device(resources: Resources, gpu: str | None, catalog: Catalog) -> tuple[str | Accelerator | None, str]:
     """The accelerator of a server, and why there is none."""
-    named, why = gpu, "the file names no GPU: add --gpu GPU"
+    named, why = gpu, "the file does not name a GPU: add --gpu GPU"
     if resources.gpu:
         try:
             named = device_of_label(resources.gpu, catalog)

@@ -136,7 +136,7 @@ def _bars(values: Sequence[int]) -> str:
 
 def _hits(answer: TrafficAnswer) -> list[str]:
     if answer.hit_rate is None:
-        return ["The trace names no prefix blocks, so nothing is found in the cache again."]
+        return ["The trace has no prefix blocks, so there are no cache hits."]
     parts = answer.replicas * answer.estimate.request.layout.data
     best = "no policy exceeds" if answer.best_is_bound else "best possible"
     lines = [

@@ -289,7 +289,7 @@ class FlagReader:
             )
         if self.chosen:
             print(
-                f"kvreport: left out, because the server then chooses by itself: {', '.join(self.chosen)}",
+                f"kvreport: left out, because the server then chooses automatically: {', '.join(self.chosen)}",
                 file=sys.stderr,
             )
         passed = [f"{PASSED_ON}={json.dumps(self.passed)}"] if self.passed and PASSED_ON in self.own else []

@@ -407,7 +407,7 @@ def _limits(facts: Mapping[str, Any], flag: str) -> list[tuple[str, str]]:
         rows.append((f"smallest {flag}", f"{share:.3f}"))
     if fractions is not None:
         lowest, highest = fractions["lowest"], fractions["highest"]
-        rows.append((flag, f"{lowest:.3f} to {highest:.3f}, which it takes by itself"))
+        rows.append((flag, f"{lowest:.3f} to {highest:.3f}, which is its default"))
     rows.append(
         ("longest context that all requests could have", f"{count(facts['longest_context_tokens'])} tokens")
     )

@@ -58,12 +58,12 @@ def _share(devices: tuple[Accelerator, ...], query: Query, engine: Engine, held:
     if start_shortage(engine, devices[0], 1) is None:
         raise InputError(
             f"{named} for {engine.label}; allowed with vLLM, whose share is of all memory, or --held-by-others with "
-            "what the other engine holds"
+            "the memory of the other engine"
         )
     if query.kv_pool is not None or query.kv_pool_blocks is not None:
         raise InputError(
             f"{named} with a KV pool given by hand; allowed: a share ({SERVE['vllm'].share}), or --held-by-others with "
-            "what the other engine holds"
+            "the memory of the other engine"
         )
     if query.utilization is not None:
         return query.utilization

@@ -212,7 +212,7 @@ QUANTITIES: Final = (
         "requests of 128K on an H100 NVL",
         (
             Place("chapters/06-forgetting-on-purpose.py", rf"the NVL holds {FIGURE}"),
-            Place("chapters/06-forgetting-on-purpose.py", rf"Memory still holds {FIGURE}"),
+            Place("chapters/06-forgetting-on-purpose.py", rf"The memory is still enough for {FIGURE}"),
             Place("chapters/06-forgetting-on-purpose.py", rf"requests that memory holds {FIGURE}"),
         ),
         ask(f"fits({NVL})"),
