@@ -32,8 +32,8 @@ CORES: Final[dict[str, list[str]]] = read_table("scripts of cores")
 _PYTHON_ALONE: Final = frozenset({"engines"})
 """Words that no script says."""
 
-_USED: Final = re.compile(r"\b(?:kernel|kvKernel)\.(\w+)")
-_USED_WORDS: Final = re.compile(r"\bwords(?:\(\))?\.(\w+)")
+_USED: Final = re.compile(r"\b(?:kernel|kvKernel)\s*\.\s*(\w+)")
+_USED_WORDS: Final = re.compile(r"\bwords(?:\(\))?\s*\.\s*(\w+)")
 _TAKEN: Final = re.compile(r"\{([^{}]*)\} = (?:root\.)?(?:kernel|kvKernel)(\.words)?;")
 
 LESSONS_ADDRESS: Final = "assets/kv-lessons.js"

@@ -50,3 +50,15 @@ def test_a_part_adds_to_what_is_there_and_is_smaller(address: str) -> None:
     assert len(part) < len(whole)
     assert "...before" in part
     assert "...before" not in whole
+
+
+@pytest.mark.parametrize("address", browser.CORES)
+def test_a_part_has_every_function_that_its_scripts_call(repository: Path, address: str) -> None:
+    """A call that the layout of a script breaks before its dot was forgotten, and a page had no answer."""
+    folder = repository / "docs" / "assets"
+    read = "\n".join((folder / name).read_text(encoding="utf-8") for name in browser.CORES[address])
+    every = set(re.findall(r"function (\w+)\(", browser.script()))
+    called = set(re.findall(r"\bkernel\s*\.\s*(\w+)\s*\(", read)) & every
+    assert len(called) > 10
+    part = set(re.findall(r"function (\w+)\(", browser.core_script(address)))
+    assert called <= part, called - part

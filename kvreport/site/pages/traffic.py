@@ -110,7 +110,15 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title=TITLE,
         heading=TITLE,
-        names=("traffic", "replay", "trace", "prefix cache hit rate", "hit rate calculator"),
+        names=(
+            "traffic",
+            "replay",
+            "trace",
+            "prefix cache hit rate",
+            "hit rate calculator",
+            "requests in flight",
+            "peak concurrency",
+        ),
         description="Drop a request trace: prefix cache hit rate by cache size, the best possible rate, and the cache "
         "or GPUs for a wanted rate; computed in the browser.",
         sections=(
