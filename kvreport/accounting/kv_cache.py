@@ -194,7 +194,6 @@ def held(
     *,
     tensor_parallel: int = 1,
     context_parallel: int = 1,
-    layers: range | None = None,
 ) -> CacheProfile:
     """What one request holds on one rank, summed over layers.
 
@@ -203,13 +202,12 @@ def held(
         kv_format: How growing caches are stored; None means the served 16-bit type.
         tensor_parallel: Ranks that heads and state channels are divided by.
         context_parallel: Ranks that tokens of full-attention and latent caches are divided by.
-        layers: Layers of one pipeline stage; None for all.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
     return CacheProfile.of(
-        term.scaled(group.count if layers is None else sum(i in layers for i in group.indices))
+        term.scaled(group.count)
         for group in model.layers
         for cache in group.caches
         for term in cache_terms(

@@ -234,9 +234,9 @@ def _seconds_each(operations: float | Reals, rate: float | Reals) -> Reals:
     return xp.where(each == 0, 0.0, each / per_second)
 
 
-def _round_down(values: Reals, digits: int = 3) -> Reals:
-    """Cut positive values to so many significant digits; NaN stays."""
-    factor = 10.0 ** (digits - 1 - xp.floor(xp.log10(values)))
+def _round_down(values: Reals) -> Reals:
+    """Cut positive values to three significant digits; NaN stays."""
+    factor = 10.0 ** (2 - xp.floor(xp.log10(values)))
     return xp.reals(xp.floor(values * factor) / factor)
 
 

@@ -70,9 +70,9 @@ def patterns(folder: Path | None = None) -> tuple[Pattern, ...]:
 
 
 @cache
-def flags_not_followed(folder: Path | None = None) -> dict[str, str]:
+def flags_not_followed() -> dict[str, str]:
     """Names of lines that state a flag which is not followed, with what the flag changes."""
-    return {line.name: told for _, told, line in _unfollowed(folder)}
+    return {line.name: told for _, told, line in _unfollowed(None)}
 
 
 def _unfollowed(folder: Path | None) -> Iterator[tuple[Engine | None, str, LogLine]]:

@@ -411,14 +411,13 @@ def _valid_ids(row: dict[str, Any], where: str) -> list[int | str]:
     return ids if isinstance(ids, list) else [one for low, high in ranges for one in range(low, high + 1)]
 
 
-def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: float = 0.0) -> float:
-    """A number of a record under any of some names.
+def number_of(row: dict[str, Any], names: Sequence[str], where: str) -> float:
+    """A number of a record under any of some names; 0 where it is missing.
 
     Args:
         row: The record.
         names: Names that the number may have.
         where: Place of the record, for messages.
-        default: What a missing one is; None to refuse it.
 
     Raises:
         InputError: If it is not a finite number.
@@ -432,7 +431,7 @@ def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: fl
                 return float(value)
             except OverflowError as error:
                 raise InputError(f"{where}: {name}: found {shorten(value)}; allowed: a number") from error
-    return default
+    return 0.0
 
 
 def whole_of(row: dict[str, Any], names: Sequence[str], where: str, default: int | None = None) -> int:

@@ -229,15 +229,13 @@ class EngineRules:
         accelerator: Accelerator,
         layout: Layout,
         *,
-        images: bool = True,
         context_tokens: int | None = None,
         max_requests: int | None = None,
     ) -> StaticMemory | None:
         """What a share given by hand is taken of, where that is what is free before loading; else None.
 
-        ``images``: whether images are served. ``context_tokens``: the longest request that the server is
-        told to take; None for the model's longest. ``max_requests``: requests at once that the server is
-        told to run, as its flag counts them; None for its default.
+        ``context_tokens``: the longest request that the server is told to take; None for the model's longest.
+        ``max_requests``: requests at once that the server is told to run, as its flag counts them; None for its default.
         """
         return None
 

@@ -251,7 +251,6 @@ class Sglang(EngineRules):
         accelerator: Accelerator,
         layout: Layout,
         *,
-        images: bool = True,
         context_tokens: int | None = None,
         max_requests: int | None = None,
     ) -> StaticMemory:
@@ -259,8 +258,7 @@ class Sglang(EngineRules):
         return StaticMemory(
             free_bytes=self.free_before_loading(accelerator, layout),
             left=self._share_left(model, accelerator, context_tokens),
-            kept_bytes=images
-            * settings.images_mib(
+            kept_bytes=settings.images_mib(
                 model, self.engine, accelerator, nodes=layout.nodes, max_requests=max_requests
             )
             * MIB,
