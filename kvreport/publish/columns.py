@@ -14,7 +14,6 @@ from kvreport.accounting.deployment import (
     Memo,
     load_overheads,
     overhead_class,
-    plan_blocks,
     plan_class,
     upper_bound,
 )
@@ -24,15 +23,14 @@ from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import partition_of, stages
-from kvreport.accounting.support import Asked, alone_codes, judge, spread_codes
+from kvreport.accounting.support import Asked, judge, spread_codes
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.dataset.matrix import left_out, planned
-from kvreport.errors import InputError
-from kvreport.estimation.named import automatic_kv_format, storable_on
+from kvreport.estimation.named import automatic_kv_format
 from kvreport.publish.site_data import SiteData
 
 BF16: Final = "bf16"
@@ -88,9 +86,7 @@ class Columns:
         }
         self.examples = {number: gpu for gpu, number in by_number(site, site.device_kinds)}
         self.has_own_pools = False
-        self.plan_classes: dict[str, dict[int, Hashable]] = {}
         self.overhead_classes: dict[bool, list[list[int]]] = {}
-        self.alone_in: dict[Layout, set[int]] = {}
         self.cut_in: dict[Layout, list[bool]] = {}
         self.reserving_in: dict[int, tuple[Case, Case | None]] = {}
 
@@ -164,68 +160,13 @@ class Columns:
                         if isinstance(refused, int) or not refused[n].all()
                     }
                     for n, plan in enumerate(stages_plans):
-                        if not _is_divided(plan):
-                            continue
-                        index = made.setdefault(json.dumps(_plan(plan)), len(made))
-                        for kind in kinds:
-                            rows[first + n][kind] = index
+                        if _is_divided(plan):
+                            index = made.setdefault(json.dumps(_plan(plan)), len(made))
+                            for kind in kinds:
+                                rows[first + n][kind] = index
+                        elif kinds and place.layout.is_tensor_only:  # pools that the browser cannot divide
+                            self.has_own_pools = True
         return [json.loads(text) for text in made], placed
-
-    def plans_alone(self) -> tuple[list[Any], dict[str, list[list[int]]]]:
-        """The same without laying anything out: a plan for each kind of device."""
-        made: dict[str, int] = {}
-        refused = self.refused
-        served = [kind for kind in self.examples if not all(many[kind] for many in refused.values())]
-        placed = {}
-        for cache in self.caches:
-            rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
-            able = [kind for kind in served if storable_on(cache, self.examples[kind])]
-            for number, (row, place, part) in enumerate(zip(rows, self.columns, self.parts, strict=True)):
-                if part is None or not self.site.runs(self.model) or all(self.cut(place.layout)):
-                    continue
-                alone = self.alone(place.layout)
-                for kinds in self.planned_alike(cache, [kind for kind in able if kind not in alone]):
-                    try:
-                        plan = plan_blocks(
-                            self.case(number, self.examples[kinds[0]], cache), self.memos[number]
-                        )
-                    except InputError:
-                        continue
-                    if _is_divided(plan):
-                        index = made.setdefault(json.dumps(_plan(plan)), len(made))
-                        for kind in kinds:
-                            row[kind] = index
-                    elif place.layout.is_tensor_only:  # pools that the browser cannot divide
-                        self.has_own_pools = True
-        return [json.loads(text) for text in made], placed
-
-    def planned_alike(self, cache: KvFormat, kinds: Sequence[int]) -> list[list[int]]:
-        """Kinds of devices in groups: those of a group have the same plan in every column."""
-        known = self.plan_classes.get(cache.name)
-        if known is None:
-            engine, servings = rules(self.site.engine), _servings(self.site)
-            known = self.plan_classes[cache.name] = {
-                kind: plan_class(engine, self.model, cache, gpu, servings[gpu.id])
-                for kind, gpu in self.examples.items()
-            }
-        groups: dict[Hashable, list[int]] = {}
-        for kind in kinds:
-            groups.setdefault(known[kind], []).append(kind)
-        return list(groups.values())
-
-    def alone(self, layout: Layout) -> set[int]:
-        """Kinds of devices on which the release refuses a layout, whatever the weight format."""
-        if layout not in self.alone_in:
-            self.alone_in[layout] = self._alone(layout)
-        return self.alone_in[layout]
-
-    def _alone(self, layout: Layout) -> set[int]:
-        site, kinds = self.site, sorted(self.examples)
-        if site.catalog.support is None:
-            return set()
-        devices = [self.examples[kind] for kind in kinds]
-        found = alone_codes(site.catalog.support, site.engine, devices, self.model, layout)
-        return {kind for kind, code in zip(kinds, found, strict=True) if code}
 
     @cached_property
     def refused(self) -> dict[str, list[bool]]:

@@ -299,7 +299,7 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
         reserves: Ids of the accelerators whose reserve is listed; it is left out where rates give it.
     """
     work = Columns(site, model, places(site, further=True))
-    plans, placed = work.plans_alone()
+    plans, placed = work.plans()
     wanted = {site.reserve_classes[gpu.id] for gpu in site.gpus if gpu.id in reserves}
     classes = {number: gpu for gpu, number in by_number(site, site.reserve_classes)}
     numbers = range(len(work.columns))
@@ -326,7 +326,7 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
 def format_facts(site: SiteData, model: Model) -> dict[str, Any]:
     """Return ``plans``, ``plan`` and ``held`` of a model for the KV formats of the site's axes, tensor parallel only."""
     work = Columns(site, model, places(site, further=False))
-    plans, placed = work.plans_alone()
+    plans, placed = work.plans()
     return {"plans": plans, "plan": placed, "held": work.held()}
 
 

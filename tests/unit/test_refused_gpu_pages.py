@@ -6,6 +6,7 @@ from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
+from kvreport.publish.profiles import engine_facts
 from kvreport.publish.series import Config, ModelRefusal, Series, refusal_of
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
@@ -40,6 +41,19 @@ def test_scripts_have_no_plan_of_a_checkpoint_that_the_engine_does_not_run():
     }
     assert planned[names[0]] == {-1}
     assert min(planned[names[1]]) >= 0
+
+
+def test_a_computer_that_stands_alone_leaves_plans_to_cards_of_its_kind_under_another_release():
+    """A pair of RTX 5090 had none in the engine switch, because DGX Spark has the same kernels."""
+    catalog = open_catalog()
+    own = gather(catalog, models="Qwen/Qwen3-8B", gpus="dgx-spark-gb10,rtx-5090,t4", version="test")
+    site = own.under("vllm-0.25")
+    facts = engine_facts(site, site.models[0])
+    pairs = site.axes.tensor_parallel.index(2)
+    assert site.device_kinds["dgx-spark-gb10"] == site.device_kinds["rtx-5090"]
+    assert facts["plan"]["bf16"][pairs][site.device_kinds["rtx-5090"]] >= 0
+    # What the release refuses has no plan there either, as under the site's own engine.
+    assert {row[site.device_kinds["t4"]] for row in facts["plan"]["fp8"]} == {-1}
 
 
 def series(verdict: str, *, weights: int, short: int, ranks: int = 4) -> Series:
