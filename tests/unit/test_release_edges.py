@@ -308,6 +308,24 @@ def test_every_release_at_which_a_rule_changes_is_in_the_table() -> None:
         assert not unknown, sorted(unknown)
 
 
+def test_a_value_of_a_release_is_added_in_the_rules_and_in_the_table_alone(tmp_path: Path) -> None:
+    path = tmp_path / "engines" / "vllm" / RULES
+    path.parent.mkdir(parents=True)
+    text = (ROOT / "data" / "engines" / "vllm" / RULES).read_text(encoding="utf-8")
+    added = text.replace('values: {"0": 0.9, "0.20": 0.92}', 'values: {"0": 0.9, "0.20": 0.92, "0.34": 0.95}')
+    assert added != text
+    path.write_text(added, encoding="utf-8")
+    found = read_rules(tmp_path, "vllm")
+    assert found is not None
+    (rule,) = (one for one in found.rules if one.rule == "utilization")
+    dated = rule.by_release()
+    assert [release_module.value_at(dated, one) for one in ((0, 33, 1), (0, 34), ())] == [0.92, 0.95, 0.95]
+    # What the table lacks then is this edge, which one line adds; no code names the release.
+    assert {trimmed(first) for first in list(dated)[1:]} - EDGES_OF["vllm/rules.yaml::utilization"] == {
+        (0, 34)
+    }
+
+
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "llama_cpp"])
 def test_every_list_of_classes_is_asked_for(family: str) -> None:
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "kvreport").rglob("*.py"))]
