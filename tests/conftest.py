@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,17 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 NIGHTLY = yaml.safe_load((Path(__file__).parent / "nightly.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Under ``-n auto``, one worker more than processors: a worker in a browser's tests waits a third of its time.
+
+    PYTEST_XDIST_AUTO_NUM_WORKERS still says another number.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
