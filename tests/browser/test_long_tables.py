@@ -343,15 +343,16 @@ def test_a_wide_table_of_a_written_page_is_scrolled_by_keys(browser, address):
     """The theme's box around it was no stop for the keyboard where no cell has a link."""
     visit = Visit(browser, address, viewport={"width": 390, "height": 800})
     page = visit.go("questions/first/")
-    boxed = """(words) => {
+    boxed = """([name, words]) => {
       const box = document.createElement("div");
+      box.id = name;
       box.className = "md-typeset__scrollwrap";
       box.innerHTML = `<div class="md-typeset__table"><table><tbody><tr><td>${words}</td></tr></tbody></table></div>`;
       document.querySelector("main article").append(box);
     }"""
-    page.evaluate(boxed, "W" * 200)
-    page.evaluate(boxed, "narrow")
-    page.wait_for_function("document.querySelector('.md-typeset__scrollwrap').tabIndex === 0")
-    assert page.locator(".md-typeset__scrollwrap").last.evaluate("(box) => box.tabIndex") == -1
+    page.evaluate(boxed, ["wide", "W" * 200])
+    page.evaluate(boxed, ["narrow", "W"])
+    page.wait_for_function("document.querySelector('#wide').tabIndex === 0")
+    assert page.locator("#narrow").evaluate("(box) => box.tabIndex") == -1
     visit.context.close()
     assert not visit.faults

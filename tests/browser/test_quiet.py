@@ -83,6 +83,16 @@ def test_a_download_is_waited_for(page: Any, root: str) -> None:
     assert activity.downloads == []
 
 
+def test_a_clock_of_a_test_takes_the_place_of_the_watched_one(page: Any, root: str) -> None:
+    """Timers that looked at the clock which looks at timers called each other without end."""
+    Activity(page)
+    page.clock.install()
+    page.goto(f"{root}timers.html")
+    page.click("button")
+    page.clock.run_for(5_000)
+    assert page.inner_text("p") == "after"
+
+
 def test_a_page_that_goes_on_changing_never_rests(page: Any, root: str) -> None:
     activity = pressed(page, f"{root}restless.html")
     assert not activity.settle(1.5)
