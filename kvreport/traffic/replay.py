@@ -119,7 +119,8 @@ class _Replica:
                 self._next_turn(request, moment)
             else:
                 self.waiting.append(request)
-        self.result.peak_waiting = max(self.result.peak_waiting, len(self.waiting))
+        if len(self.waiting) > self.result.peak_waiting:
+            self.result.peak_waiting, self.result.peak_waiting_s = len(self.waiting), self.now
 
     def _too_large(self, request: int) -> bool:
         tokens = self.trace.prompt_tokens[request] + max(self.trace.output_tokens[request] - 1, 0)
@@ -311,7 +312,9 @@ class _Replica:
         run.order = self.admissions
         self.admissions += 1
         self.prefilling.append(run)
-        self.result.peak_running = max(self.result.peak_running, len(self.prefilling) + len(self.decoding))
+        running = len(self.prefilling) + len(self.decoding)
+        if running > self.result.peak_running:
+            self.result.peak_running, self.result.peak_running_s = running, self.now
         self.result.host_tokens += run.loaded
         if run.request not in self.reached:
             self.result.hit_tokens += run.hit

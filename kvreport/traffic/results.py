@@ -75,8 +75,10 @@ class ReplayResult:
     preempted_requests: int = 0  # Requests taken out at least once.
     recomputed_tokens: int = 0  # Tokens prefilled again because of preemptions.
     peak_running: int = 0  # Most requests that ran at once.
+    peak_running_s: float = 0.0  # When most ran.
     mean_running: float = 0.0  # Requests that ran, averaged over time.
     peak_waiting: int = 0  # Most requests that waited at once.
+    peak_waiting_s: float = 0.0  # When most waited.
     # Seconds from arrival to first admission, one per request.
     wait_s: list[float] = field(default_factory=list)
     # Seconds from arrival to the first token, one per request.

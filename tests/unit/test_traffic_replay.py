@@ -121,6 +121,15 @@ def test_one_request_by_hand():
     assert result.peak_used == (3,)
 
 
+def test_the_peaks_have_their_moments():
+    # Two requests at 1 s and three at 5 s on a pool of one: each prefill of 16 tokens takes 36 ms.
+    trace = requests_of((1.0, 16, 1), (1.0, 16, 1), (5.0, 16, 1), (5.0, 16, 1), (5.0, 16, 1))
+    clock = UniformClock(0.02, 0.001)
+    result = replay_trace(trace, one_pool(1), clock, ReplayOptions(max_batched_tokens=16))
+    assert (result.peak_running, result.peak_running_s) == (1, pytest.approx(1.0))
+    assert (result.peak_waiting, result.peak_waiting_s) == (3, pytest.approx(5.0))
+
+
 def test_vllm_preempts_the_last_admitted_and_prefills_it_again():
     # Blocks of 2, 8 of them. Two requests of 4 in, 8 out hold 2 blocks each and grow together: at 8 tokens each
     # all blocks are held, and the ninth of the first takes the second's place.
