@@ -1,7 +1,7 @@
 """Rank what a release changed by how likely a memory rule changed with it, for ``make follow``.
 
-Weights and topics were chosen on the rules that SGLang 0.5.10 to 0.5.23 and vLLM 0.22 to 0.28 introduced. How many of the
-functions are cited ones was chosen with vLLM 0.29 to 0.33, too (docs/about/follow-a-release.md).
+Weights and topics were chosen on the rules that SGLang 0.5.10 to 0.5.23 and vLLM 0.22 to 0.28 introduced. The number of
+cited functions and the order of topics were chosen with vLLM 0.29 to 0.33, too (docs/about/follow-a-release.md).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CITED: Final = 22
 TOPICS: Final[Mapping[str, tuple[re.Pattern[str], int]]] = {
     name: (re.compile(words), places)
     for name, words, places in (
-        ("plans", r"spec$|Spec|kv_cache|kv_pool|pool|slots|ring|window|groups|num_layers|blocks|mamba|state", 4),
         ("memory", r"memory|mem_|profil|utilization|reserv|workspace|buffer|empty_cache|headroom", 3),
+        ("plans", r"spec$|Spec|kv_cache|kv_pool|pool|slots|ring|window|groups|num_layers|blocks|mamba|state", 4),
         (
             "formats",
             r"dtype|float32|float16|bfloat16|fp8|float8|uint8|int8|fp4|mxfp|quant|scale|ggml_type|GGML_TYPE",
