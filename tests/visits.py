@@ -16,6 +16,8 @@ KEEPS_NOTHING: Final = frozenset(
     ("browser", "expect_page", "new_cdp_session", "route", "unroute", "wait_for_event")
 )
 """What may be asked of a context that is used again: it leaves nothing that :meth:`Lent.close` does not take away."""
+SIZE: Final = {"width": 1280, "height": 720}
+MEDIA: Final = ("color_scheme", "reduced_motion")
 STORED: Final = "cookies,local_storage,indexeddb,cache_storage,service_workers,websql,file_systems"
 
 
@@ -24,6 +26,7 @@ class Contexts:
 
     A new context costs two seconds of processor time: a process, and every script of the site compiled again. A test
     gets one with empty storage, no permission, no route and no page; what the server sent before may be in its cache.
+    Size and colors are those of a page: contexts that differ in nothing else are the same.
     """
 
     def __init__(self, browser: Any) -> None:
@@ -34,8 +37,14 @@ class Contexts:
         return getattr(self._browser, name)
 
     def new_context(self, **options: Any) -> Lent:
+        if options.get("accept_downloads"):
+            del options["accept_downloads"]  # what a context does anyway
+        size = options.pop("viewport", SIZE)
+        media = {name: options.pop(name) for name in MEDIA if name in options}
         free = self._free.setdefault(json.dumps(options, sort_keys=True), [])
-        return free.pop() if free else Lent(self._browser.new_context(**options), free)
+        lent = free.pop() if free else Lent(self._browser.new_context(**options), free)
+        lent.size, lent.media = size, media
+        return lent
 
 
 class Lent:
@@ -44,6 +53,8 @@ class Lent:
     def __init__(self, context: Any, free: list[Lent]) -> None:
         self._context, self._free, self._spoiled = context, free, False
         self._origins: set[str] = set()
+        self.size: dict[str, int] = SIZE
+        self.media: dict[str, str] = {}
         # A page that stays: without one the process would end, and everything that it has compiled.
         self._blank = context.new_page()
         self._session = context.new_cdp_session(self._blank)
@@ -61,6 +72,9 @@ class Lent:
 
     def new_page(self) -> Any:
         opened = self._context.new_page()
+        opened.set_viewport_size(self.size)
+        if self.media:
+            opened.emulate_media(**self.media)
         opened.on("framenavigated", lambda frame: self._origins.add("/".join(frame.url.split("/")[:3])))
         return opened
 

@@ -48,6 +48,20 @@ def test_a_context_with_other_options_or_a_trace_is_not_used_again(browser):
     second = browser.new_context()
     assert second is not first
     second.close()
-    third = browser.new_context(color_scheme="dark")
+    third = browser.new_context(has_touch=True)
     assert third is not second
     third.close()
+
+
+def test_a_page_has_the_size_and_colors_of_its_own_test(browser):
+    seen = "[innerWidth, innerHeight, matchMedia('(prefers-color-scheme: dark)').matches, matchMedia('(prefers-reduced-motion)').matches]"
+    small, plain = {"width": 390, "height": 844}, (1280, 720, False, False)
+    dark = browser.new_context(
+        viewport=small, color_scheme="dark", reduced_motion="reduce", accept_downloads=True
+    )
+    assert dark.new_page().evaluate(seen) == [390, 844, True, True]
+    dark.close()
+    light = browser.new_context()
+    assert light is dark
+    assert light.new_page().evaluate(seen) == list(plain)
+    light.close()
