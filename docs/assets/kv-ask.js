@@ -936,10 +936,15 @@
   }
 
   /* The sentence that says what a text was taken for. */
-  function said({ understood, missed, unlisted, home, machine }, names) {
+  function said({ understood, missed, unlisted, home, machine, state }, names) {
     const own = names?.machines.find(({ id }) => id === machine);
-    const known = understood.length ? understood : own ? [own.name] : home;
-    const strange = unlisted ? missed.filter((word) => !unlisted.endsWith(` ${word}`)) : missed;
+    // A kind of models, where none is named, chooses among names: “coder”.
+    const kinds = state?.model ? [] : missed.filter((word) => KINDS.has(word));
+    const things = understood.length ? understood : own ? [own.name] : home;
+    const known = [...things, ...kinds.map((word) => `models named “${word}”`)];
+    const strange = missed.filter((word) =>
+      !kinds.includes(word) && !(unlisted && unlisted.endsWith(` ${word}`))
+    );
     return [
       unlisted && `“${unlisted}” is not in this catalog; ${understood[0]} is the nearest.`,
       known.length ? `Understood: ${known.join(" · ")}.` : "Nothing was understood.",

@@ -321,3 +321,9 @@ def test_the_memory_share_is_read_as_people_write_it(text: str) -> None:
     answer = understood(f"deepseek v3.2 b200 {text}", WORDS)
     assert answer["state"]["share"] == 0.95
     assert answer["missed"] == []
+
+
+def test_a_kind_of_models_on_an_accelerator_is_understood() -> None:
+    answer = understood("coder on rtx 3090", UNEQUAL)
+    assert answer["state"] == {"gpu": "rtx-3090"}
+    assert answer["sentence"] == "Understood: RTX 3090 · models named “coder”."
