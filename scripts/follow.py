@@ -44,7 +44,7 @@ import follow_planner
 import read_engine_classes
 import read_server_flags
 from follow_ranking import CITED, MOST, Change, Cited, Ranking, changes, device_checks, difference
-from follow_sources import INSIDE, Definition, Package, bare, bring, decides, digest_of, newest, opened
+from follow_sources import INSIDE, MARKS, Definition, Package, bare, bring, decides, digest_of, newest, opened
 
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.log_lines import log_lines
@@ -138,7 +138,9 @@ def citations(family: str) -> list[Citation]:
                 for path, name in _CITED.findall(node.value):
                     if name:
                         found.setdefault((path, name), []).append(f"{source.name}:{node.lineno}")
-    return [Citation(*key, tuple(dict.fromkeys(by))) for key, by in sorted(found.items())]
+    # Docstrings also cite headers of libraries, which no engine's package has.
+    kept = {key: by for key, by in found.items() if family in MARKS or key[0].endswith(".py")}
+    return [Citation(*key, tuple(dict.fromkeys(by))) for key, by in sorted(kept.items())]
 
 
 def _groups_of_flags(family: str) -> list[dict[str, Any]]:
