@@ -151,7 +151,10 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         f"{_percent(found.p90)} (90th percentile)."
     )
     if found.pools:
-        said += f" In {found.held} of {found.pools} cases, the KV cache size in the log was within the 80% error band of the prediction."
+        said += (
+            f" Of the {found.pools} KV pools that these logs print, {found.held} were within the 80% error band of "
+            "the prediction."
+        )
         said += " The bands are now wider." if found.held < 0.8 * found.pools else ""
     if found.refusals:
         said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."

@@ -55,7 +55,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert f"{np.median(sizes):.1%} (median) and {np.quantile(sizes, 0.9):.1%} (90th percentile)" in told
         inside = [log.covered for log in running if log.covered is not None]
         assert (
-            f"In {sum(inside)} of {len(inside)} cases, the KV cache size in the log was within the 80% error band of the prediction."
+            f"Of the {len(inside)} KV pools that these logs print, {sum(inside)} were within the 80% error band of the prediction."
             in told
         )
         assert "The bands are now wider." in told
