@@ -178,8 +178,8 @@ def test_the_explorer_says_where_another_engine_has_no_numbers(visit, tiny_site)
     page = visit.go(f"{asked}&engine=sglang")
     page.wait_for_selector("#explore-table tbody tr")
     said = page.locator(".kv-why").inner_text()
-    assert "for 3 of 4 accelerators" in said
-    assert "none for RTX 4090." in said
+    assert "on 3 of 4 accelerators" in said
+    assert "For RTX 4090, use the command line." in said
     page = visit.go(asked)
     page.wait_for_selector("#explore-table tbody tr")
     assert page.locator(".kv-why").inner_text() == ""
