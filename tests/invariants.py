@@ -29,8 +29,10 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import lacks_class
 from kvreport.accounting.weights import parameters
+from kvreport.catalog.caches import FullAttention, Indexer, Latent
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLog, LocalLogs
+from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.release import trait
 from kvreport.cli import main
@@ -595,10 +597,30 @@ def _quotients(place: int, slow: Estimate, ranks: int, device: Any) -> None:
         looked_up = sum(parts.get(name, 0) for name in ("embedding", "output_head", "vision", "audio"))
         least = 2 * max(slow.parameters["active"] - looked_up, 0) * tokens / ranks
         assert 0.98 * least <= prompt * max(rates), ("multiplies", least, prompt * max(rates))
+        each = least / tokens + _meets(model, tokens) / ranks
+        least = each * slow.max_concurrent_requests / slow.request.layout.data
+        assert 0.98 * least <= step * max(rates), ("multiplies in a step", least, step * max(rates))
     elif ranks > 1:
         passed = prompt * device.interconnect_bytes_per_s.value / 2
         once = 2 * (ranks - 1) / ranks * tokens * model.hidden_size * 2 * model.layer_count
         assert 0.98 * once <= passed <= 2.6 * once, ("passes on", once, passed)
+
+
+def _meets(model: Model, tokens: int) -> float:
+    """Least operations by which one decoded token of all heads meets what is stored of each token before it.
+
+    Two for every stored element of a layer and head that reads it; layers that look at some tokens alone are left out.
+    """
+    found = 0.0
+    if any(isinstance(cache, Indexer) for cache in model.every_cache):
+        return found
+    for group in model.layers:
+        for stored in group.caches:
+            if isinstance(stored, FullAttention):
+                found += 2 * group.count * model.attention_heads * (stored.key_dim + stored.value_dim)
+            elif isinstance(stored, Latent) and stored.window is None and stored.stride == 1:
+                found += 2 * group.count * model.attention_heads * (2 * stored.latent_dim + stored.rope_dim)
+    return found * tokens
 
 
 def at_home(draw: Draw, asked: Question, first: Estimate) -> int:
@@ -1104,6 +1126,7 @@ def _facts_of(facts: dict[str, Any], back: Question, estimate: Estimate, wanted:
     names |= {} if anew else {"kv_pool_bytes_per_gpu": "kv_pool_bytes"}
     for name, own in names.items():
         assert facts[name] in {one[own] for one in told["per_rank"]["gpus"]}, (name, facts[name])
+    _times_of(facts, back, wanted)
     if anew and facts["kv_pool_bytes_per_gpu"] != estimate.budget.kv_pool_bytes:
         return
     longest = facts["longest_context_tokens"]
@@ -1118,6 +1141,21 @@ def _facts_of(facts: dict[str, Any], back: Question, estimate: Estimate, wanted:
                 held,
                 wanted,
             )
+
+
+def _times_of(facts: dict[str, Any], back: Question, wanted: int) -> None:
+    """The bound of a step is that of an answer with as many requests as the peak has on one replica."""
+    if back["pipeline_parallel"] > 1 or facts["tpot_lower_bound_s"] is None:
+        return  # stages work on several micro-batches at once
+    flag = wanted // back["data_parallel"] * (back["data_parallel"] if "sglang" in back["engine"] else 1)
+    there = ask({**back, "max_seqs": flag})
+    if there is not None and there.max_concurrent_requests == wanted and there.decode_ms_lower_bound:
+        own = 1000 * facts["tpot_lower_bound_s"]
+        assert math.isclose(own, there.decode_ms_lower_bound, rel_tol=0.01), (
+            "bound of a step",
+            own,
+            there.decode_ms_lower_bound,
+        )
 
 
 def _drawn(seed: int) -> tuple[Draw, str, Question]:

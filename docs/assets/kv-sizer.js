@@ -482,7 +482,7 @@
           )
           : null,
         ...shown.map((one) => {
-          const share = kvKernel.shareOfPeak(work.peak, one.each);
+          const share = Math.ceil(work.peak / one.replicas[1]);
           const figure = bars(one, kvKernel.replicasFor(share, one.layout.dp));
           $("figcaption", figure).replaceChildren(
             make("strong", {}, `${layoutWords[one.layout.label]}: ${plural(one.devices, "GPU|GPUs")}`),
@@ -593,7 +593,7 @@
     /* What the peak leaves of the KV pool. */
     function spare(one, work) {
       if (one.gpu.devices) return "";
-      const share = kvKernel.replicasFor(kvKernel.shareOfPeak(work.peak, one.each), one.layout.dp);
+      const share = kvKernel.replicasFor(Math.ceil(work.peak / one.replicas[1]), one.layout.dp);
       const used = Math.min(share * (one.request - one.shared), one.pool) + one.shared;
       const left = Math.max(one.pool - used, 0);
       return `Headroom at peak: ${gib(left, 1)} of ${gib(one.pool, 1)} GiB of KV pool per GPU (${

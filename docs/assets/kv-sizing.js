@@ -247,8 +247,8 @@
             const { constant, terms } = stage;
             const request = kernel.requestBytes(constant, terms, work.mean);
             const price = own ? mean(own) : choices.prices?.[gpu.id];
-            const batch = kernel.microBatch(kernel.shareOfPeak(work.peak, all), layout.dp, layout.pp);
             for (const peak of replicasAtPeak(work.peak, all, sure)) {
+              const batch = kernel.microBatch(Math.ceil(work.peak / peak), layout.dp, layout.pp);
               const replicas = [average, peak, peak + work.spares];
               const devices = replicas[2] * layout.devices;
               if (available && devices > available) {
@@ -364,7 +364,7 @@
   /* The questions backwards, for one deployment; requests are those of one data rank. Every stage of a pipeline must
      hold its part: the smallest pool is that of the stage that holds least. */
   function inverses(site, peaks, times, found, work) {
-    const share = kernel.shareOfPeak(work.peak, found.each);
+    const share = Math.ceil(work.peak / found.replicas[1]);
     const each = kernel.replicasFor(share, found.layout.dp);
     const isStatic = site.engine.family === "sglang";
     const told = Math.max(Math.floor(found.each / found.layout.dp), 1);

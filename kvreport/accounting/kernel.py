@@ -923,11 +923,6 @@ def headroom(replicas: int, each: int, requests: int) -> float:
     return replicas * each / requests - 1
 
 
-def share_of_peak(peak: int, each: int) -> int:
-    """Return the requests of the peak that one replica runs, if as many replicas as needed share them evenly."""
-    return -(-peak // replicas_for(peak, max(each, 1)))
-
-
 def is_quick(step: float, fastest: float) -> bool:
     """Return whether a decode step is about as short as the shortest on the same hardware; an unknown one is not.
 

@@ -27,7 +27,7 @@ from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
-from kvreport.accounting.numeric import Integers
+from kvreport.accounting.numeric import Integers, Reals
 from kvreport.accounting.offers import Choices, Offer, Rank, Solution
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
@@ -195,15 +195,8 @@ class _Group:
             self.demand, self.peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
         )
         alone = decode_seconds(self.demand, self.peaks, np.ones(total.shape), work.mean_tokens)
-        batch = np.asarray(
-            [
-                kernel.micro_batch(
-                    kernel.share_of_peak(work.peak, max(one, 1) * layout.data), layout.data, layout.pipeline
-                )
-                for one in each.tolist()
-            ]
-        )
-        step = decode_seconds(self.demand, self.peaks, batch, work.mean_tokens)
+        # One replica runs its share of the peak: of as few replicas as hold it, or of as many as surely do.
+        steps = [self._step(each), self._step(np.minimum(surely, limit))]
         first = np.broadcast_to(first, total.shape) / layout.pipeline
         out = stages[0].refused
         for index, offer in enumerate(self.offers):
@@ -235,7 +228,7 @@ class _Group:
                     for number in order
                 )
                 sure = min(int(surely[index]), limit) * layout.data
-                for peak in _peaks(work.peak, users, sure):
+                for step, peak in zip(steps, _peaks(work.peak, users, sure), strict=False):
                     average = replicas_for(_whole(work.concurrent), users)
                     replicas = (average, peak, peak + work.spare_replicas)
                     if offer.available is not None and replicas[-1] * layout.devices > offer.available:
@@ -265,6 +258,16 @@ class _Group:
                         tpot_bound_s=float(step[index]),
                         ttft_bound_s=float(first[index]),
                     )
+
+    def _step(self, each: Integers) -> Reals:
+        """Bounds of a decode step of every offer where replicas that hold so many requests on a data rank share the peak."""
+        work, layout = self.workload, self.laid.case.layout
+        shares = [
+            replicas_for(work.peak, replicas_for(work.peak, max(one, 1) * layout.data))
+            for one in each.tolist()
+        ]
+        batch = np.asarray([kernel.micro_batch(one, layout.data, layout.pipeline) for one in shares])
+        return decode_seconds(self.demand, self.peaks, batch, work.mean_tokens)
 
     @property
     def _follows(self) -> bool:
