@@ -314,7 +314,7 @@
         make(
           "p",
           {},
-          `The KV pool has ${gib(at.config.free, 1)} GiB per GPU. The best possible policy would reach ${
+          `The KV pool is ${gib(at.config.free, 1)} GiB per GPU. The best possible policy would reach ${
             percent(best)
           }, a cache without limit ${percent(all)}.`,
         ),

@@ -264,7 +264,7 @@
       make(
         "figcaption",
         {},
-        "Any point below a line fits. Both axes are logarithmic (base 2).",
+        "Any combination below a line fits in memory. Both axes are logarithmic (base 2).",
         deployment
           ? ` The dotted line is the upper bound on ${
             data.lines[0].name

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of, started
 from kvreport.catalog.local_logs import LocalLogs
 from kvreport.resources import data_dir
 from kvreport.words import counted, engine_name
@@ -19,6 +19,8 @@ LEAST: Final = 5
 """Logs of a kind below which no figure is given."""
 LOCAL: Final = ("llama_cpp", "mlx")
 """Families whose logs are compared by the memory of their devices (``llama_cpp/logs.yaml``)."""
+_PREDICTED: Final = {"KV tokens": "number of KV tokens", "memory of the devices": "memory of the devices"}
+"""How a sentence names each quantity that was compared."""
 _OWN: Final = "own-"
 """Start of the ids of our own measurements, which are no logs that were found."""
 
@@ -35,6 +37,7 @@ class FirstSight:
     p90: float  # Their 90th percentile.
     pools: int = 0  # Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
     held: int = 0  # Pools inside their band.
+    without_error: int = 0  # Pools compared with their band alone: the log has no recorded error.
     refusals: int = 0  # Starts that the engine refused.
     refusals_right: int = 0  # Refusals that were predicted.
 
@@ -106,6 +109,7 @@ def summary(found: FirstSeen, family: str, kind: str = ALL_FLAGS) -> FirstSight 
         quantile(sizes, 0.9),
         len(banded),
         sum(banded),
+        sum(log.covered is not None and log.error is None for log in started(named)),
         len(refused),
         sum(log.starts_predicted is False for log in refused),
     )
@@ -146,17 +150,18 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"Before using any of them to correct a rule, we predicted {found.logs} {name} logs with {ALL_FLAGS}. "
-        f"The error of the predicted {found.quantity} was {_percent(found.median)} (median) and "
-        f"{_percent(found.p90)} (90th percentile)."
+        f"We predicted {found.logs} {name} logs with {ALL_FLAGS} before using any of those logs to correct our rules. "
+        f"The predicted {_PREDICTED[found.quantity]} was off by {_percent(found.median)} at the median and "
+        f"{_percent(found.p90)} at the 90th percentile."
     )
     if found.pools:
-        said += (
-            f" Of the {found.pools} KV pools that these logs print, {found.held} were within the 80% error band of "
-            "the prediction."
-        )
-        said += " The bands are now wider." if found.held < 0.8 * found.pools else ""
-    if found.refusals:
+        said += f" In {found.held} of {found.pools} cases, the logged KV cache size fell within the 80% error band of the prediction"
+        alone = counted(found.without_error, "log has|logs have")
+        said += f" ({alone} a band but no recorded error)." if found.without_error else "."
+        said += " We have since widened the bands." if found.held < 0.8 * found.pools else ""
+    if found.refusals > 1 and found.refusals_right == found.refusals:
+        said += f" All {found.refusals} servers that failed to start were predicted to fail."
+    elif found.refusals:
         said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
     if further is not None:
         said += (

@@ -110,7 +110,7 @@ def said_left_out(keys: Iterable[str], limit_tokens: int) -> str:
     """Say what a model leaves out of shipped traces; empty where it leaves out nothing."""
     known = shipped_traces()
     gone = [
-        f"{units.count(left_out(key, limit_tokens))} of {units.count(known[key].requests)} requests of the trace {known[key].label}"
+        f"{units.count(left_out(key, limit_tokens))} of {units.count(known[key].requests)} requests in the {known[key].label} trace"
         for key in keys
         if left_out(key, limit_tokens)
     ]

@@ -77,8 +77,8 @@ def mark_name(model: str, gpu: str, error: float) -> str:
 def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
-    logs = counted(data.empty, "more log|more logs")
-    empty = f" For {logs}, the prediction left no memory for the cache." if data.empty else ""
+    logs = counted(data.empty, "more log is|more logs are")
+    empty = f" {logs} not plotted, because the prediction left no memory for the cache." if data.empty else ""
     return Chart(
         id="first-sight-chart",
         title="KV cache size in tokens: first prediction against the engine's log",

@@ -29,11 +29,11 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". Around the first predictions of {first.logs} pools, this band contains {first.coverage:.0%}"
+        else f". Drawn around the first predictions of {first.logs} pools, this band contains the logged size in {first.coverage:.0%} of cases"
     )
     return (
-        f"Today's rules predict each of {told.logs} vLLM logs from {told.sources} sources, with constants fitted to all "
-        f"other sources. The predicted pool size in tokens is off by "
+        f"Today's rules predict {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
+        f"only to logs from other sources. The predicted pool size in tokens is off by "
         f"{told.median_error:.1%} (median) and {told.p90_error:.1%} (90th percentile). "
         f"Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )

@@ -47,7 +47,7 @@ def context(answer: Estimate | None) -> Names | None:
     axis = _Axis(log2(sizes[0]), log2(sizes[-1]))
     request = answer.request
     devices = f"{request.tensor_parallel} × {request.accelerator.name}"
-    found = " and ".join(f"{here[key]:.0%} on the trace {known[key].label}" for key in keys)
+    found = " and ".join(f"{here[key]:.0%} on the {known[key].label} trace" for key in keys)
     gone = said_left_out(keys, limit)
     return {
         "lines": tuple(
@@ -58,7 +58,7 @@ def context(answer: Estimate | None) -> Names | None:
         "up": tuple({"at": axis.y(share / 5), "text": f"{share * 20}%"} for share in range(6)),
         "pool": axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
         "sentence": (f"{gone} " if gone else "")
-        + f"On {devices}, the KV pool has {units.gib(pool, 1)} GiB per GPU and reaches a hit rate of {found}.",
+        + f"On {devices}, the KV pool is {units.gib(pool, 1)} GiB per GPU and reaches a hit rate of {found}.",
         "title": f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
         "table": _table(sizes, rates),
         "command": _command(answer, keys[0]),
