@@ -82,6 +82,7 @@
   };
   const ADAPTERS = /^(qloras?|loras?|adapters?)$/;
   /* Pages about words that no setting says: [pattern of the word, what its page says, address]. */
+  /** @type {[RegExp, string, string][]} */
   const TOPICS = [
     [ADAPTERS, "how much memory LoRA adapters take", "questions/lora/"],
     [

@@ -48,6 +48,7 @@
     const plan = { block, kept, constant, terms, rules };
     const free = block > 0 ? Math.min(room, kernel.planBytes(plan, room, kept)) : room;
     const rates = options.ceiling ? null : followed(model, gpu, size);
+    /** @type {Configuration} */
     const config = {
       model,
       gpu,
@@ -222,7 +223,8 @@
     const rates = ratesOf(model, gpu, size);
     if (!rates) return null;
     const asked = reserveStep(gpu, step, model.limit);
-    const reserve = kernel.reserveBytes(rates, asked, ...gpu.outside);
+    const [multicast, shared, handles] = gpu.outside;
+    const reserve = kernel.reserveBytes(rates, asked, multicast, shared, handles);
     const [share, least] = bandOf(gpu, rates, isStage(site, size));
     return [reserve, kernel.errorBytes(share, least, reserve) + kernel.openBytes(rates, asked)];
   }
@@ -240,9 +242,10 @@
     if (!rates) return null;
     const less = narrowBytes(rates, gpu, { tokens, seqs, eager }, kvFormat);
     const step = reserveStep(gpu, { tokens, seqs, eager }, told);
+    const [multicast, shared, handles] = gpu.outside;
     return {
       activations: kernel.activationBytes(rates, step),
-      outside: kernel.outsideBytes(rates, ...gpu.outside),
+      outside: kernel.outsideBytes(rates, multicast, shared, handles),
       graphs: eager ? 0 : kernel.graphBytes(rates, step) - less,
     };
   }

@@ -335,7 +335,7 @@
           compiled: eager,
         };
         const wide = rates
-          ? kernel.reserveBytes(rates, step, ...device.outside)
+          ? kernel.reserveBytes(rates, step, device.outside[0], device.outside[1], device.outside[2])
           : model.reserve[device.reserve][place][0];
         const narrow = rates && !kernel.words.two_byte_kv.includes(kv)
           ? kernel.narrowCacheBytes(rates, step)
