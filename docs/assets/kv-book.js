@@ -100,9 +100,9 @@
       ),
     );
     const show = (value) => {
-      said.textContent = `You said ${number(value)}; the answer is ${shown} ${unit}: ${
-        distance(value, answer)
-      }.`;
+      said.textContent = `You said ${number(value)}; the answer is ${shown}${
+        unit === "%" ? "" : " "
+      }${unit}: ${distance(value, answer)}.`;
       field.value = String(value);
       field.readOnly = true;
       form.classList.add("kv-locked");

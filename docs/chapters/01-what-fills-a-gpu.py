@@ -304,7 +304,7 @@ exercise(
     "many here, because the "
     "space left over for half a conversation is now enough for a whole one.",
     traps={
-        float(full): "This is the answer for a cache of 16 bits.",
+        float(full): "This is the answer for a 16-bit cache.",
         float(2 * full): "Doubling the rounded number loses the remainder.",
     },
     more=[

@@ -83,8 +83,8 @@ formula(
 #
 # **KV heads.** Inside a layer, several look-ups run in parallel. These look-ups are called *heads*. One head may track who
 # is speaking, and another may track which bracket is open. Each head has its own query, but several heads can share one key
-# and one value. Only the stored KV heads count: here {{ 4 heads = kv_heads("qwen2.5-7b") }} for
-# {{ 28 heads = heads("qwen2.5-7b") }} with queries. See [GQA and MQA](04-sharing-heads.py).
+# and one value. Only the stored KV heads count: here, {{ 4 = kv_heads("qwen2.5-7b") }} KV heads for
+# {{ 28 = heads("qwen2.5-7b") }} query heads. See [GQA and MQA](04-sharing-heads.py).
 #
 # **Head dim.** Each key and each value is a list of numbers. Here a list has
 # {{ 128 numbers = head_dim("qwen2.5-7b") }}.
@@ -102,7 +102,9 @@ drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 # %% tags=["hide"]
 choose(
     "Which of these factors can you change without choosing another model?",
-    wrong("Layers and head dim", "These are part of the model. Other values make a different model."),
+    wrong(
+        "Layers and head dim", "These are part of the model. Other values would make it a different model."
+    ),
     wrong("KV heads", "Their number is fixed before training. You choose it by choosing the model."),
     right(
         "Bytes per number, tokens and requests",
@@ -193,7 +195,7 @@ instrument(
         bar=(("cache", "KV cache", "all"),),
         limit="room",
         limit_label="room for the cache",
-        goals=(Goal("Take Llama 2 7B and find the batch that no longer fits.", "state", 1),),
+        goals=(Goal("Take Llama 2 7B and find the smallest batch that no longer fits.", "state", 1),),
         presets=PRESETS,
         rows=tuple(places for _, places in PRESETS),
     )
@@ -203,8 +205,8 @@ instrument(
 # ## Worked example: the capacity table
 #
 # Capacity is the memory that the weights leave free, divided by the cache of one request and rounded down. The weights are
-# {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }},
-# {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} of the H100.
+# {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }} each,
+# or {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} of the H100.
 
 # %% tags=["hide"]
 left = room(q, MODEL, GPU)
@@ -214,8 +216,8 @@ guess(
     unit="requests",
     low=0,
     high=1000,
-    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine reserves some of this memory, and room for about "
-    "seven requests remains.",
+    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine reserves some of this memory, which leaves room for "
+    "about seven requests.",
 )
 
 # %% [markdown]
@@ -253,8 +255,8 @@ assert all(low < high for low, high in zip(engine, everything, strict=True))
 wide = [1024 * 2**k for k in range(8)]
 pools = [left, 0.85 * left, q.pool(MODEL, GPU, tokens=8192)]
 curves(
-    "Number of requests that fit, by tokens per request. Both axes double with every step, so a straight line means that doubling "
-    "the length halves the number.",
+    "Number of requests that fit, by tokens per request. Each step on either axis is a doubling. A line that falls "
+    "one step for each step to the right means that doubling the length halves the number.",
     x=wide,
     lines={
         name: [max(int(pool // q.kv_request(MODEL, tokens=n)), 1) for n in wide]
@@ -274,22 +276,22 @@ takeaway(
 # ## Limitations
 #
 # The formula is exact for models whose layers all attend to every token in the same way: Llama, Qwen2.5, Mistral since version
-# 0.2. It is wrong by factors such as four or twenty-five for models that store a [latent (MLA)](05-one-latent-for-all.py) or
-# [forget tokens](06-forgetting-on-purpose.py). The formula also counts what a request *needs*, whereas an
-# engine allocates memory [in blocks](08-pages.py) and rounds up.
+# 0.2. For models that store a [latent (MLA)](05-one-latent-for-all.py) or [forget tokens](06-forgetting-on-purpose.py), it can
+# be wrong by a factor of 4 or even 25. The formula also counts only what a request *needs*, whereas an
+# engine allocates whole [blocks](08-pages.py).
 #
 # ## Exercises
 
 # %% tags=["hide"]
 claim(q.kv_bytes(layers=32, kv_heads=8, head_dim=128), 131_072)
 exercise(
-    "**1.** A model has 32 layers, 8 KV heads, head dim 128 and a cache of 16 bits. How many bytes does a token take?",
+    "**1.** A model has 32 layers, 8 KV heads, a head dim of 128 and a 16-bit cache. How many bytes does a token take?",
     131_072,
     unit="bytes",
     within=0,
     solution="2 × 32 × 8 × 128 × 2 = 131,072 bytes, which is 128 KiB. 128 KB would be 128,000 bytes.",
     traps={
-        65_536: "The factor 2 for key and value is missing.",
+        65_536: "The factor of 2 for key and value is missing.",
         128_000: "This is 128 KB. The cache takes 128 KiB.",
     },
 )
@@ -312,7 +314,7 @@ exercise(
 # %% tags=["hide"]
 doubled = q.kv_request("llama-3.1-70b", tokens=8192)
 exercise(
-    "**3.** A 70B model has 80 layers, 8 KV heads and head dim 128. How many bytes does one request of 8,192 tokens take in "
+    "**3.** A 70B model has 80 layers, 8 KV heads and a head dim of 128. How many bytes does one request of 8,192 tokens take in "
     "16 bits?",
     doubled,
     unit="bytes",
@@ -335,7 +337,7 @@ fold(
 # %% tags=["hide"]
 quiz(
     item(
-        "Why is there a factor 2 in the formula?",
+        "Why is there a factor of 2 in the formula?",
         right("Every token has a key and a value", "Both are stored, in every layer and every KV head."),
         wrong(
             "A number has two bytes",

@@ -235,7 +235,7 @@ true = q.kv_bytes(layers=28, kv_heads=4, head_dim=128)
 claim(wide, 224 * KiB)
 claim(true, 56 * KiB)
 exercise(
-    "**1.** A model has 28 layers, 16 heads, 4 KV heads, head dim 128 and a cache of 16 bits. How many KiB does a token take?",
+    "**1.** A model has 28 layers, 16 heads, 4 KV heads, a head dim of 128 and a 16-bit cache. How many KiB does a token take?",
     true / KiB,
     unit="KiB",
     within=0,

@@ -5,7 +5,7 @@
 # key and value can be reconstructed from this list, the **latent**. The method is called multi-head latent attention, **MLA**.
 # MLA changes the cache formula and reduces the benefit of a second GPU.
 #
-# ## More heads and less cache: how?
+# ## How can more heads need less cache?
 #
 # DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more than most models have.
 # Why does one of its tokens take less cache than a token of Llama 3.1 8B?
@@ -70,7 +70,7 @@ formula(
 )
 
 # %% [markdown]
-# The factor 2 is missing, because the latent replaces keys and values together. The number of heads is missing, because all
+# The factor of 2 is missing, because the latent replaces keys and values together. The number of heads is missing, because all
 # heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
 # `config.json`, `kv_lora_rank` is the size of the latent, and `qk_rope_head_dim` is the size of the rotary part.
 
@@ -106,7 +106,8 @@ claim(1_748_992 / 70_272, 24.9, within=0.001)
 # %% [markdown]
 # Several published calculators give the result in the third row. They read the configuration as if it belonged to a Llama model,
 # and are wrong by a factor of 25. The claim that "MLA compresses about ten times" has no baseline. The factor is 71 compared
-# with all heads of the same model, and 3.6 compared with a model of eight KV heads ([the ledger](../evidence/claims/index.md#s2-mla)).
+# with all heads of the same model, and 3.6 compared with a model with eight KV heads (see
+# [the ledger](../evidence/claims/index.md#s2-mla)).
 #
 # ## How much a second GPU helps
 #
@@ -200,8 +201,8 @@ instrument(
 
 # %% tags=["hide"]
 curves(
-    "Tokens that fit in 30 GiB of cache on each GPU, by number of GPUs that share one model. Divided heads add capacity, "
-    "but copied latents do not.",
+    "Tokens that fit in 30 GiB of cache on each GPU, by number of GPUs that share one model. Dividing heads adds capacity, "
+    "but copying latents does not.",
     x=ranks,
     lines={
         "Llama 3.1 70B": [30 * GiB / q.kv_per_token("llama-3.1-70b", tp=n) / 1000 for n in ranks],
@@ -222,7 +223,7 @@ curves(
 
 # %% tags=["hide"]
 guess(
-    "To what percentage of its 16-bit size does that FP8 format shrink the latent cache?",
+    "In this FP8 format, the latent cache is what percentage of its 16-bit size?",
     100 * q.kv_per_token(V3, "fp8_ds_mla") / q.kv_per_token(V3),
     unit="%",
     low=1,
@@ -243,8 +244,8 @@ takeaway(
 #
 # - An engine without MLA code reconstructs all keys and values and stores them. This takes seventy times the memory (the
 #   second row of the first table).
-# - Later models store *index keys* next to the latent, which select the tokens that attention reads: {{ 132 bytes = 128 + 4 }}
-#   per token and layer, regardless of the cache format.
+# - Later models also store *index keys*, which select the tokens that attention reads. They take {{ 132 bytes = 128 + 4 }}
+#   per token and layer in every cache format.
 #
 # ## Exercises
 
@@ -270,7 +271,7 @@ exercise(
 # %% tags=["hide"]
 ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(V3)
 exercise(
-    "**2.** How many times as much cache as a token of DeepSeek-V3 does a token of Llama 3.1 8B take, both in 16 bits on one GPU?",
+    "**2.** On one GPU with a 16-bit cache, how many times as much cache does a Llama 3.1 8B token take as a DeepSeek-V3 token?",
     ratio,
     unit="times",
     solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(V3):,.0f}. The smaller model has the larger token.",
@@ -282,7 +283,7 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Explain to a colleague: what does MLA store, and what does a second GPU not save?",
+    "Explain to a colleague: what does MLA store, and why does a second GPU not shrink the cache?",
     "MLA stores one latent per token and layer. All heads reconstruct their keys and values from it. Tensor parallelism "
     "divides heads. A latent has no heads, so every GPU stores all of it.",
 )
@@ -290,7 +291,7 @@ fold(
 # %% tags=["hide"]
 quiz(
     item(
-        "Why does the MLA formula have no factor 2?",
+        "Why does the MLA formula have no factor of 2?",
         wrong("Values are not needed", "Values are needed, and are reconstructed like keys."),
         right(
             "Keys and values are both reconstructed from one latent",
@@ -306,7 +307,7 @@ quiz(
         ),
         right(
             "Nothing: every GPU holds all of it",
-            "Data-parallel attention or decode context parallelism use the copies better.",
+            "Data-parallel attention and decode context parallelism make better use of the memory that the copies take.",
         ),
         wrong(
             "It doubles the cache of each GPU", "Each GPU's cache stays the same. The sum over GPUs grows."
@@ -321,7 +322,7 @@ quiz(
         wrong("At which context length?", "The factor is the same at every length."),
         wrong(
             "On which GPU?",
-            "The bytes of a latent do not depend on the GPU, except for formats made for a kernel.",
+            "A latent takes the same number of bytes on every GPU, except in formats designed for a particular kernel.",
         ),
     ),
 )

@@ -8,7 +8,7 @@
 #
 # ## How much of the reserved memory is never used?
 #
-# Requests may be 4,096 tokens long, but most are far shorter. How much of the reserved memory is never used?
+# Requests can be up to 4,096 tokens long, but most are far shorter. How much of the reserved memory is never used?
 
 # %% tags=["hide"]
 from kvreport.accounting.batching import Allocator, at_best, simulate
@@ -81,7 +81,8 @@ guess(
 # - **Perfect foresight.** The row has exactly the length of the prompt plus the answer. No engine knows this length in advance,
 #   but the method shows how much is lost only because rows are reserved before they are filled.
 # - **Blocks.** The request gets a new block when the last one is full. A *block table* records where each block is, so blocks
-#   need not be adjacent. vLLM, SGLang and TensorRT-LLM use this method, **PagedAttention**. llama.cpp assigns cells to slots.
+#   need not be adjacent. vLLM, SGLang and TensorRT-LLM use this method, **PagedAttention**. llama.cpp does not use
+#   blocks: it assigns single-token cells to slots, and each slot serves one request.
 
 # %% [markdown]
 # ## Half of one block stays empty on average
@@ -103,7 +104,7 @@ guess(
     digits=1,
     step="any",
     why=f"On average, the last block is half empty, regardless of the length of the request. With blocks of 256 tokens, the waste is "
-    f"{float(last_page_waste(256)):.1f} tokens. A waste that does not grow with the request matters only for short requests.",
+    f"{float(last_page_waste(256)):.1f} tokens. Waste that does not grow with the request matters only for short requests.",
 )
 
 # %% [markdown]
@@ -184,7 +185,7 @@ bars(
 
 # %% [markdown]
 # More requests in the batch mean more tokens per second, because the weights are read once for all requests. Blocks
-# have a price, which the table shows in the column of preemptions. The engine admits a request when its prompt fits. If
+# have a price, which the Preemptions column shows. The engine admits a request when its prompt fits. If
 # all requests grow and the blocks run out, the engine preempts the request admitted last and recomputes it later. A log full of
 # **preemption** warnings means that too many requests run at once.
 #
@@ -258,7 +259,7 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then have
+# - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then hold
 #   hundreds of tokens. See [reading start-up logs](12-what-the-log-says.py).
 # - With blocks, requests can *share* a common beginning. See [prefix caching](11-beyond-one-gpu.py).
 #

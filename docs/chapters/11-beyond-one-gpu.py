@@ -66,9 +66,9 @@ guess(
 # **Data parallelism (DP).** Each GPU, or group of GPUs, has the whole model and its own requests. Every copy of the weights
 # takes memory.
 #
-# **Expert parallelism (EP).** The experts of a mixture-of-experts (MoE) model are divided among all GPUs. TP divides the
-# other weights, or DP copies them. **DP attention + EP** copies attention to every GPU, so that each GPU has its own
-# requests, and divides the experts, which are most of the weights.
+# **Expert parallelism (EP).** The experts of a mixture-of-experts (MoE) model are divided among all GPUs. The other
+# weights are either divided (TP) or copied (DP). **DP attention + EP** copies the attention weights to every GPU, so that each
+# GPU serves its own requests. It divides the experts, which make up most of the weights.
 #
 # **Decode context parallelism (DCP).** The *tokens* of one request are divided among GPUs that would otherwise hold copies of
 # its cache.
@@ -263,8 +263,8 @@ assert held(gqa["TP8"]) > held(gqa["DP 4 × TP 2"])
 # The two tables show:
 #
 # - **MLA.** TP copies the latent, so no more requests fit in eight pools than in one. With DP attention + EP, more than twice as many
-#   fit if scheduler steps are small. With vLLM's default all-to-all backend, the experts on each GPU receive the tokens of all eight
-#   ranks, and their buffers grow with the step. With DCP and PP, the
+#   fit if scheduler steps are small. By default, vLLM sends the tokens of all eight ranks to the experts on every GPU, so
+#   the experts' buffers grow with the number of tokens per step. With DCP and PP, the
 #   most requests fit, because each GPU stores a part of every request.
 # - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. EP has nothing to divide in a model without
 #   experts. DP copies the weights, so fewer requests fit.
@@ -274,7 +274,7 @@ assert held(gqa["TP8"]) > held(gqa["DP 4 × TP 2"])
 
 # %% tags=["hide"]
 choose(
-    "Llama 3.1 70B runs on eight GPUs with TP8. Would decode context parallelism give more requests?",
+    "Llama 3.1 70B runs on eight GPUs with TP8. Would more requests fit with decode context parallelism?",
     wrong(
         "Yes, eight times",
         "This is true only if TP makes copies. Llama's 8 KV heads can be divided among 8 GPUs without copies.",
@@ -380,7 +380,7 @@ claim(float(disk.speedup[1]), 1.2, within=0.05)
 assert disk.speedup[0] < 1 < disk.speedup[2]
 
 # %% [markdown]
-# Main memory is clearly faster than computing again. A disk is slower for short texts and faster for long ones, because
+# Loading from main memory is clearly faster than recomputing. A disk is slower for short texts and faster for long ones, because
 # the data to move grows with the length, and the computation grows with its square. Offloading keeps the caches of requests
 # that *wait*. It does not increase the number of requests that run, because their caches must be on the GPU.
 
@@ -433,7 +433,10 @@ exercise(
     unit="%",
     solution="Each of the four heads is stored on two GPUs, so half of the memory is used for copies. Four groups of two "
     "GPUs, or context parallelism within pairs, would use all of the memory.",
-    traps={75.0: "Each head is stored twice, not four times.", 0.0: "Four heads cannot be divided by eight."},
+    traps={
+        75.0: "Each head is stored twice, not four times.",
+        0.0: "Four heads cannot be divided among eight GPUs.",
+    },
 )
 
 # %% tags=["hide"]
@@ -445,7 +448,10 @@ exercise(
     unit="requests",
     within=0,
     solution="Every request needs room in both stages, so the stage with less room decides. The extra room of the other stage stays empty.",
-    traps={124.0: "The pools do not add up: each request needs both.", 64.0: "The smaller stage decides."},
+    traps={
+        124.0: "You cannot add the pools, because each request needs room in both.",
+        64.0: "The smaller stage decides.",
+    },
 )
 
 # %% [markdown]

@@ -553,7 +553,7 @@ exercise(
     traps={
         float(
             2 * int(50 * GiB // replicas[RANKS].plan.profile.request_bytes(MEAN))
-        ): "Every request is on both GPUs, so the pools do not add up."
+        ): "Every request is on both GPUs, so you cannot add the pools."
     },
 )
 

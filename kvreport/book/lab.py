@@ -42,6 +42,11 @@ def wrong(text: str, why: str) -> AnswerOption:
     return AnswerOption(text, why)
 
 
+def _gap(unit: str) -> str:
+    """Return what separates a number from its unit: nothing before a percent sign."""
+    return "" if unit == "%" else " "
+
+
 def _unit(unit: str, shown: str) -> str:
     """Return a unit as it stands after a number: ``1 request``, ``2 requests``."""
     return unit.removesuffix("s") if shown == "1" else unit
@@ -74,7 +79,7 @@ def guess(
         f' aria-labelledby="kv-ask-{name}">'
         f'<p class="kv-ask" id="kv-ask-{name}"><strong>Predict.</strong> {inline(ask)}</p>'
         f'<details class="kv-predict"><summary>Show the answer</summary>'
-        f"<p><strong>{shown} {escape(_unit(unit, shown))}.</strong> {inline(why)}</p></details></section>"
+        f"<p><strong>{shown}{_gap(unit)}{escape(_unit(unit, shown))}.</strong> {inline(why)}</p></details></section>"
     )
 
 
@@ -128,7 +133,7 @@ def exercise(
     name = identity("exercise", ask)
     caught = json.dumps([[value, plain(text)] for value, text in (traps or {}).items()], ensure_ascii=False)
     mistakes = "".join(
-        f"<li>{value:,.{digits}f} {escape(unit)}: {inline(text)}</li>"
+        f"<li>{value:,.{digits}f}{_gap(unit)}{escape(unit)}: {inline(text)}</li>"
         for value, text in (traps or {}).items()
     )
     listed = f"<p>Common wrong answers:</p><ul>{mistakes}</ul>" if mistakes else ""
@@ -138,7 +143,7 @@ def exercise(
         f' aria-labelledby="kv-ask-{name}">'
         f'<p class="kv-ask" id="kv-ask-{name}">{inline(ask)}</p>'
         f'<details class="kv-fold"><summary>Solution</summary>'
-        f"<p><strong>{answer:,.{digits}f} {escape(unit)}.</strong> {inline(solution)}</p>"
+        f"<p><strong>{answer:,.{digits}f}{_gap(unit)}{escape(unit)}.</strong> {inline(solution)}</p>"
         f"{''.join(one.html for one in more)}{listed}</details></section>"
     )
 

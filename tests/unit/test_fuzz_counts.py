@@ -36,8 +36,10 @@ def test_the_page_shows_what_is_recorded(repository):
     assert f"{total:,}" in page
     for run in known["fuzz"]:  # what broke is said with what became of it
         broken = any(one["broken"] for one in run["targets"].values())
-        assert not broken or f"inputs of {run['date']} exposed one fault, which is fixed." in " ".join(
-            page.split()
+        assert (
+            not broken
+            or f"inputs that broke kvreport on {run['date']} exposed one fault, which is now fixed."
+            in " ".join(page.split())
         )
     assert len({one["digest"] for one in known["variation"][-1]["builds"]}) == 1
     assert sum(known["kills"][-1]["counts"].values()) >= 100

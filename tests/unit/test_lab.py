@@ -41,6 +41,14 @@ def test_text_is_escaped_and_marked_up():
     assert "<script" not in exercise("<script>", 1, unit="x", solution="</script>", traps={2: "<b>"}).html
 
 
+def test_a_percentage_has_no_space_before_its_sign():
+    asked = exercise("?", 50, unit="%", solution="s", traps={75: "t"}).html
+    assert "<strong>50%.</strong>" in asked
+    assert "<li>75%: t</li>" in asked
+    assert "<strong>57%.</strong>" in guess("?", 57, unit="%", low=0, high=100, why="w").html
+    assert "<strong>2 requests.</strong>" in guess("?", 2, unit="requests", low=0, high=9, why="w").html
+
+
 def test_a_quiz_names_every_question_once():
     page = soup(
         quiz(item("A?", right("x", "y"), wrong("z", "w")), item("B?", wrong("x", "y"), right("z", "w"))).html

@@ -94,12 +94,12 @@ def _example(table: Table, model: str) -> Names:
     if not row.cells:
         return {"key": key, "said": f"{label}."}
     rates = [cell.text for cell in row.cells]
-    sizes = ", ".join(
-        f"{rate} with {size:,} GiB of KV cache" for size, rate in zip(SIZES_GIB[1:4], rates[1:4], strict=True)
-    )
+    first, *others = zip(SIZES_GIB[1:4], rates[1:4], strict=True)
+    sizes = f"{first[1]} with a {first[0]:,} GiB KV cache"
+    sizes += "".join(f", {rate} with {size:,} GiB" for size, rate in others)
     return {
         "key": key,
-        "said": f"{label} on {model} has a hit rate of {sizes}, and {rates[-1]} with unlimited cache.",
+        "said": f"On {model}, the {label} trace has a hit rate of {sizes}, and {rates[-1]} with an unlimited cache.",
     }
 
 
