@@ -363,7 +363,7 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
         )
     if estimate.optimistic is not None:
         pool = estimate.optimistic.budget.kv_pool_bytes
-        yield f"with every layer in {request.model.weight_format} the pool has {gib(pool)} GiB"
+        yield f"with every layer in {request.model.weight_format} the pool is {gib(pool)} GiB"
 
 
 def _offload_lines(estimate: Estimate) -> Iterator[str]:

@@ -248,7 +248,7 @@ def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(
     layouts = {one.layout.label for one in ours.ranking.deployments}
     assert bars.count() == len(layouts) > 4
     why = page.locator(".kv-multiples > p").first.inner_text()
-    assert re.search(r" wins: the KV cache has [\d.,]+ GiB on 8 GPUs, one request takes ", why)
+    assert re.search(r" is better: the KV cache is [\d.,]+ GiB on 8 GPUs, one request takes ", why)
     # The command below the bars gives the same answer.
     same = shlex.split(page.locator(".kv-sized .kv-command code").last.inner_text())
     assert same[:2] == ["kvreport", "size"]
