@@ -200,8 +200,13 @@
         for (const [pattern, change, say] of PATTERNS) {
           const found = pattern.exec(phrase);
           if (found) {
-            Object.assign(state, change(found));
-            understood.push(say(found));
+            const said = Object.entries(change(found));
+            // "tp 4 instead of tp 2": the second number is another question.
+            if (said.some(([key, value]) => ![undefined, value].includes(state[key]))) missed.push(phrase);
+            else {
+              Object.assign(state, Object.fromEntries(said));
+              understood.push(say(found));
+            }
             return true;
           }
         }
@@ -213,7 +218,9 @@
       }
       const times = /^(\d{1,3})x$/.exec(words[n]);
       if (times) {
-        devices = Number(times[1]);
+        const number = Number(times[1]);
+        if (devices !== null && devices !== number) missed.push(words[n]);
+        else devices = number;
         continue;
       }
       if (SAVING.test(words[n])) saves = true;
@@ -234,6 +241,13 @@
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
     const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus) : named;
+    // "4x b200 against 8x h100": one number for all of them is neither.
+    if (gpus.length && missed.some((word) => /^\d+x$/.test(word))) {
+      understood.splice(0, understood.length, ...understood.map((said) => said.replace(`${devices} × `, "")));
+      missed.unshift(`${devices}x`);
+      delete state.tp;
+      devices = home.devices = undefined;
+    }
     if (devices && state.tp === undefined) state.tp = devices;
     divided(state, stated, devices || home.devices, understood, missed);
     // A Mac has one memory: its size tells which one.
@@ -244,6 +258,7 @@
     const cards = cardsIn(mac ? after.filter((word, n) => !ofMac(word, n)) : after, home);
     const more = sizesIn(
       site,
+      names.models,
       state.gpu ? cards : memoryIn(site, cards, state, understood, home),
       state,
       understood,
@@ -594,8 +609,9 @@
   }
 
   /* Context and formats. */
-  function sizesIn(site, words, state, understood) {
-    return words.filter((word) => {
+  function sizesIn(site, models, words, state, understood) {
+    return words.filter((word, n) => {
+      if (/^\d{4}$/.test(word) && inAName(models, words[n - 1], word)) return true; // "mistral large 2411"
       const length = /^\d+(\.\d+)?[km]$/.test(word) || /^\d{4,7}$/.test(word.replace(/,/g, ""))
         ? kvState.tokensOf(word)
         : undefined;

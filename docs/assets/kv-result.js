@@ -210,6 +210,9 @@
       const serve = kvState.serveCommand(site, state, deployment, longest);
       if (serve) {
         made.push(make("p", { class: "kv-note" }, "This command starts the server:"), command(serve));
+        for (const note of kvState.commandNotes(site, deployment)) {
+          made.push(make("p", { class: "kv-note" }, note));
+        }
       }
     }
     made.push(

@@ -368,7 +368,7 @@
         sideBySide(best, work),
         make("h2", {}, "Start it"),
         ...["vllm", "sglang"].filter((server) => commands[server]).map((server) => command(commands[server])),
-        ...notes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
+        ...kvState.commandNotes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
         make("h2", {}, "Alternatives"),
         ranked(listed, answer),
         make("h2", {}, "Why this layout"),
@@ -413,24 +413,6 @@
       units(box);
       box.dataset.kvState = "sized";
       box.kvAnswer = json(answer, best, back, commands);
-    }
-
-    /* What the commands cannot say by themselves, in Python's words. */
-    function notes(site, best) {
-      const { checkpoint, nodes, nodes_by_data, nodes_by_rank } = kvKernel.words.command_notes;
-      const fill = (text, given) => text.replace(/\{(\w+)\}/g, (_, name) => given[name]);
-      const found = [];
-      if (best.weightFormat !== "released" && !kvKernel.words.online_weights.includes(best.weightFormat)) {
-        found.push(fill(checkpoint, {
-          model: best.model.id,
-          format: formatOf(site.weight_formats, best.weightFormat),
-        }));
-      }
-      if (best.layout.nodes > 1) {
-        const vllm = best.layout.dp > 1 ? nodes_by_data : nodes_by_rank;
-        found.push(fill(nodes, { nodes: best.layout.nodes, vllm }));
-      }
-      return found;
     }
 
     /* Which layouts the page tries, and what only the command does. */

@@ -419,6 +419,16 @@ def test_the_printed_command_states_the_length_of_the_headline(visit, uri):
     assert command.inner_text().strip() == printed.replace("8192", "8191")
 
 
+@pytest.mark.parametrize("uri", ["", LLAMA])
+def test_a_command_whose_weights_the_engine_does_not_make_names_what_it_needs(visit, uri):
+    """INT4 weights are a checkpoint of their own: the id of the model alone loads it in 16 bits."""
+    page = visit.go(f"{uri}?weights=int4")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?weights=int4'")
+    told = page.locator("[data-kv-slot=commands]").inner_text()
+    assert "vllm serve" in told
+    assert "needs a checkpoint of meta-llama/Llama-3.1-8B-Instruct in INT4" in told
+
+
 @pytest.mark.parametrize(
     ("model", "query", "asked", "option"),
     [

@@ -107,7 +107,7 @@ def test_each_question_is_answered_where_it_belongs(repository: Any) -> None:
         wanted = {"unused": [], "home": [], "to": None, "command": None, "answered": "to" not in row} | row
         if told != wanted:
             wrong.append((told, wanted))
-    assert not wrong, wrong[:3]
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def test_a_word_that_changes_a_question_never_leaves_its_answer(repository: Any) -> None:
