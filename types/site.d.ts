@@ -43,6 +43,8 @@ interface CapacityScript {
   /** The longest context that one request, or each of so many, can have. */
   longestOf(rank: any, wanted?: number): number;
   answer(config: Configuration, context: number): Answer;
+  /** What the command of a deployment cannot say. */
+  commandNotes(site: any, deployment: any): string[];
   /** Tokens of a deployment's pools in requests of one length; Infinity where nothing limits them. */
   poolTokens(deployment: any, context: number): number;
   /** The deployment of a layout: its fullest rank, with all of them under `ranks`. */

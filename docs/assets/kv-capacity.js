@@ -526,6 +526,21 @@
     };
   }
 
+  /* What the command of a deployment cannot say, in Python's kernel.words. */
+  function commandNotes(site, { model, layout, weightFormat }) {
+    const { checkpoint, nodes, nodes_by_data, nodes_by_rank } = kernel.words.command_notes;
+    const fill = (text, given) => text.replace(/\{(\w+)\}/g, (_, name) => given[name]);
+    const found = [];
+    if (weightFormat !== "released" && !kernel.words.online_weights.includes(weightFormat)) {
+      const format = site.weight_formats.find((one) => one.name === weightFormat)?.label || weightFormat;
+      found.push(fill(checkpoint, { model: model.id, format }));
+    }
+    if (layout.nodes > 1) {
+      found.push(fill(nodes, { nodes: layout.nodes, vllm: layout.dp > 1 ? nodes_by_data : nodes_by_rank }));
+    }
+    return found;
+  }
+
   root.kvCapacity = {
     configure,
     devicesOf,
@@ -544,6 +559,7 @@
     serve,
     serves,
     poolTokens,
+    commandNotes,
     underEngine,
     unpacked,
     isPublished,

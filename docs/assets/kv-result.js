@@ -210,7 +210,7 @@
       const serve = kvState.serveCommand(site, state, deployment, longest);
       if (serve) {
         made.push(make("p", { class: "kv-note" }, "This command starts the server:"), command(serve));
-        for (const note of kvState.commandNotes(site, deployment)) {
+        for (const note of kvCapacity.commandNotes(site, deployment)) {
           made.push(make("p", { class: "kv-note" }, note));
         }
       }

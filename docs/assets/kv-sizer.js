@@ -368,7 +368,7 @@
         sideBySide(best, work),
         make("h2", {}, "Start it"),
         ...["vllm", "sglang"].filter((server) => commands[server]).map((server) => command(commands[server])),
-        ...kvState.commandNotes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
+        ...kvCapacity.commandNotes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
         make("h2", {}, "Alternatives"),
         ranked(listed, answer),
         make("h2", {}, "Why this layout"),

@@ -370,21 +370,6 @@
     return said.map(quote).join(" ");
   }
 
-  /* What the command of a deployment cannot say, in Python's words. */
-  function commandNotes(site, { model, layout, weightFormat }) {
-    const { checkpoint, nodes, nodes_by_data, nodes_by_rank } = words.command_notes;
-    const fill = (text, given) => text.replace(/\{(\w+)\}/g, (_, name) => given[name]);
-    const found = [];
-    if (weightFormat !== "released" && !words.online_weights.includes(weightFormat)) {
-      const format = site.weight_formats.find((one) => one.name === weightFormat)?.label || weightFormat;
-      found.push(fill(checkpoint, { model: model.id, format }));
-    }
-    if (layout.nodes > 1) {
-      found.push(fill(nodes, { nodes: layout.nodes, vllm: layout.dp > 1 ? nodes_by_data : nodes_by_rank }));
-    }
-    return found;
-  }
-
   root.kvState = {
     read,
     search,
@@ -407,7 +392,6 @@
     answerCommand,
     estimateCommand,
     serveCommand,
-    commandNotes,
     quote,
   };
 })(typeof globalThis === "object" ? globalThis : this);

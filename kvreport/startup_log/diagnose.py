@@ -229,7 +229,7 @@ def _as_range(start: Start, notes: list[str]) -> Start:
         least, most = (one.weights() / GIB for one in (replace(start, model=narrowed(start.model)), start))
         where = "within" if least <= loaded / GIB <= most else "outside"
         notes.append(
-            f"The log's weights of {loaded / GIB:.2f} GiB are {where} the range of the name, {least:.2f} to {most:.2f} GiB."
+            f"The log's weights of {loaded / GIB:.2f} GiB are {where} the range that the name allows, {least:.2f} to {most:.2f} GiB."
         )
     open_mix = "which layers its copy keeps wider"
     return replace(

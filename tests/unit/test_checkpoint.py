@@ -190,7 +190,7 @@ def test_sizes_that_an_unknown_class_states_and_nobody_used_are_listed(tmp_path:
     assert found.not_read == ("kv_share_every", "sliding_window")
     nameless = {key: value for key, value in CONFIG.items() if key not in ("architectures", "model_type")}
     said = opened(write(tmp_path / "n", nameless, llama(*SIZES))).assumptions[0]
-    assert said.startswith("The config names no class that is read. The weights")
+    assert said.startswith("The config does not name a class that is read. The weights")
 
 
 @pytest.mark.parametrize("name", ["folder", "model.safetensors"])

@@ -426,11 +426,11 @@ def test_a_log_of_a_copy_is_read_with_its_base_and_its_weights_are_held_against_
         "GPU KV cache size: 129,706 tokens\n"
     )
     read = diagnose(log, gpu="rtx-5090", catalog=CATALOG)
-    assert any("21.50 GiB are within what the name says" in note for note in read.notes)
+    assert any("21.50 GiB are within the range that the name allows" in note for note in read.notes)
     assert any("by its name" in note for note in read.notes)
     assert "weights" not in {one.fact for one in read.comparisons}
     far = diagnose(log.replace("21.5 GiB", "9.5 GiB"), gpu="rtx-5090", catalog=CATALOG)
-    assert any("9.50 GiB are outside what the name says" in note for note in far.notes)
+    assert any("9.50 GiB are outside the range that the name allows" in note for note in far.notes)
 
 
 def test_the_schema_knows_ranges() -> None:

@@ -662,10 +662,10 @@ def test_a_pool_given_by_hand_is_in_the_command_of_every_server(catalog: Catalog
     assert pool_note(asked("vllm")) is None
     sglang = asked("sglang")
     assert f"--max-total-tokens {20 * GIB // 147_456}" in estimate_command(sglang)
-    assert "--max-total-tokens lowers the pool" in pool_note(sglang)
+    assert "--max-total-tokens can only lower the pool" in pool_note(sglang)
     tensorrt = asked("tensorrt-llm")
     assert options_of(tensorrt) == {"kv_cache_config": {"max_gpu_total_bytes": 20 * GIB}}
-    assert "max_gpu_total_bytes lowers the pool" in pool_note(tensorrt)
+    assert "max_gpu_total_bytes can only lower the pool" in pool_note(tensorrt)
     # What an engine takes by itself is not stated.
     own = estimate("Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, engine="sglang", catalog=catalog)
     assert "--max-total-tokens" not in estimate_command(own)

@@ -21,7 +21,7 @@ def test_a_checkpoint_of_mlx_is_not_said_to_run_nowhere(site):
     said = {model.id: plain(headline(site, model, site.headline[model.id])) for model in site.models}
     assert said[MLX].endswith("a format of MLX, which runs on Macs with Apple silicon.")
     assert said[MLX].startswith(site.engine.label)
-    assert said[WHOLE].startswith(f"{site.engine.label} serves ")
+    assert said[WHOLE].startswith(f"With {site.engine.label}, no accelerator in the catalog serves ")
     assert "MLX" not in said[WHOLE]
 
 
