@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
-      "much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache")
+      "much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's")
       .split(
         " ",
       ),
@@ -57,7 +57,7 @@
 
   /* Words of many names: alone they name none. */
   const KINDS = new Set(
-    "coder coding instruct chat vision vl omni base it mini small medium large nano pro flash air lite next thinking reasoning max preview turbo plus ultra super fp8 nvfp4 awq gptq int4 int8 gguf moe dense"
+    "pool pools prefill decode coder coding instruct chat vision vl omni base it mini small medium large nano pro flash air lite next thinking reasoning max preview turbo plus ultra super fp8 nvfp4 awq gptq int4 int8 gguf moe dense"
       .split(" "),
   );
 
@@ -89,6 +89,11 @@
       /^(drafts?|drafter|speculative|speculation|mtp|eagle\d?|medusa)$/,
       "what draft models cost",
       "questions/drafts/",
+    ],
+    [
+      /^(prefill|decode|pools|disaggregat(ed|ion))$/,
+      "prefill and decode on separate GPUs",
+      "questions/prefill-decode-ratio/",
     ],
     [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
   ];
@@ -161,6 +166,7 @@
       .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "")
       .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:](?=\s|$)/g, " ")
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
+      .replace(/\b(\d{4,6})\s*mi?b\b/g, (_, number) => `${Math.round(number / 1024)}gb`) // as drivers print it
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
       .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
       .split(/\s+/).filter(Boolean);

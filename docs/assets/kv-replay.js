@@ -203,7 +203,9 @@
       told(
         `Peak: ${plural(open[0], "request|requests")} in flight at minute ${minute(open[1])}${
           waiting[0]
-            ? `, of which ${count(running[0])} at most run at once and the others wait.`
+            ? `. At most ${plural(running[0], "request runs|requests run")} at once, and ${
+              plural(waiting[0], "waits|wait")
+            } at the peak of the queue.`
             : ", and none waits."
         }`,
       );
@@ -553,7 +555,7 @@
       for (const share of [0, 0.25, 0.5, 0.75, 1]) {
         parts.push(
           text(
-            count(Math.round(share * end)),
+            end < 8 ? (share * end).toFixed(1) : count(Math.round(share * end)),
             [x(share * end), height - bottom + 18],
             share === 1 ? "end" : "middle",
           ),
