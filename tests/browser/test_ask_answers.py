@@ -52,7 +52,7 @@ def test_the_printed_front_page_says_the_tokens_of_its_example(tiny_site):
 
 def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):
     page.goto(f"{address}?gpu=b200-sxm-180gb")
-    page.wait_for_selector("[data-kv-shown]")
+    page.wait_for_selector("[data-kv-shown='?gpu=b200-sxm-180gb']")
     ask(page, "llama 70b 32k")
     remark = page.locator("[data-kv-remark]")
     remark.wait_for()
