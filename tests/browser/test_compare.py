@@ -208,3 +208,14 @@ def test_a_large_difference_of_accelerators_says_why(visit: Visit, answer: Any) 
     pools = [f"{one.budget.kv_pool_bytes / 2**30:.1f} GiB of KV pool on each" for one in (large, small)]
     assert f"leave {pools[0]} B200 and {pools[1]} H100." in said
     assert "The sizer gives each type of GPU its own number" in said
+
+
+def test_the_buttons_of_a_chart_stand_beside_its_caption_and_not_on_it(browser, address):
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    page.goto(f"{address}compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb")
+    tools = page.locator(".kv-boundary > .kv-tools").first
+    tools.scroll_into_view_if_needed()
+    tools.wait_for()
+    caption, buttons = page.locator(".kv-boundary > figcaption").first.bounding_box(), tools.bounding_box()
+    assert caption["y"] + caption["height"] <= buttons["y"], (caption, buttons)
+    page.close()
