@@ -444,6 +444,25 @@
       return node;
     }
 
+    const text = (words, [across, down], anchor = "middle") =>
+      svg(
+        "text",
+        { x: across, y: down, "text-anchor": anchor, "font-size": 13, fill: "currentColor" },
+        words,
+      );
+
+    /* A line of a chart through points, and one across it at a height. */
+    const curve = (points, colour, dash) =>
+      svg("polyline", {
+        fill: "none",
+        stroke: colour,
+        "stroke-width": 2,
+        "stroke-dasharray": dash,
+        points: points.join(" "),
+      });
+    const rule = (from, to, at) =>
+      svg("line", { x1: from, x2: to, y1: at, y2: at, stroke: "currentColor", "stroke-opacity": 0.15 });
+
     function chart(points, pool) {
       // A unit is a pixel: letters have one size, whatever the width.
       const width = Math.min(860, Math.max(320, form.clientWidth)), height = 320;
@@ -455,30 +474,11 @@
       const x = (value) => left + ((Math.log2(value) - low) / (high - low)) * (width - left - right);
       const y = (value) => height - bottom - (value / most) * (height - top - bottom);
       const line = (key, colour, dash) =>
-        svg("polyline", {
-          fill: "none",
-          stroke: colour,
-          "stroke-width": 2,
-          "stroke-dasharray": dash,
-          points: points.map((one) => `${x(one.gib).toFixed(1)},${y(one[key]).toFixed(1)}`).join(" "),
-        });
-      const text = (words, at, anchor = "middle") =>
-        svg(
-          "text",
-          { x: at[0], y: at[1], "text-anchor": anchor, "font-size": 13, fill: "currentColor" },
-          words,
-        );
+        curve(points.map((one) => `${x(one.gib).toFixed(1)},${y(one[key]).toFixed(1)}`), colour, dash);
       const parts = [];
       for (let value = 0; value < most + step / 2; value += step) {
         parts.push(
-          svg("line", {
-            x1: left,
-            x2: width - right,
-            y1: y(value),
-            y2: y(value),
-            stroke: "currentColor",
-            "stroke-opacity": 0.15,
-          }),
+          rule(left, width - right, y(value)),
           text(`${Math.round(value * 100)}%`, [left - 6, y(value) + 4], "end"),
         );
       }
@@ -527,31 +527,12 @@
       const end = Math.max(seconds, 1) / 60, most = Math.max(open[0], 1);
       const x = (value) => left + (value / end) * (width - left - right);
       const y = (value) => height - bottom - (value / most) * (height - top - bottom);
-      const text = (words, [across, down], anchor = "middle") =>
-        svg(
-          "text",
-          { x: across, y: down, "text-anchor": anchor, "font-size": 13, fill: "currentColor" },
-          words,
-        );
-      const rule = (value) =>
-        svg("line", {
-          x1: left,
-          x2: width - right,
-          y1: y(value),
-          y2: y(value),
-          stroke: "currentColor",
-          "stroke-opacity": 0.15,
-        });
       const line = (of, colour, dash) =>
-        svg("polyline", {
-          fill: "none",
-          stroke: colour,
-          "stroke-width": 2,
-          "stroke-dasharray": dash,
-          points: samples.map((one) => `${x(one[0] / 60).toFixed(1)},${y(of(one)).toFixed(1)}`).join(" "),
-        });
+        curve(samples.map((one) => `${x(one[0] / 60).toFixed(1)},${y(of(one)).toFixed(1)}`), colour, dash);
       const parts = [0, Math.round(most / 2), most].filter((value, n, all) => all.indexOf(value) === n)
-        .flatMap((value) => [rule(value), text(count(value), [left - 6, y(value) + 4], "end")]);
+        .flatMap((
+          value,
+        ) => [rule(left, width - right, y(value)), text(count(value), [left - 6, y(value) + 4], "end")]);
       for (const share of [0, 0.25, 0.5, 0.75, 1]) {
         parts.push(
           text(

@@ -207,9 +207,8 @@ class ReserveStep(NamedTuple):
     context: int  # The longest request that the server takes.
     own_kernels: bool  # True where the device's kernels for experts bring their own buffers.
     splits: bool  # True where its workspace for products of matrices is cut out of what compiling frees.
-    partial: (
-        bool  # True where kernels keep partial results of attention for every request of the largest graph.
-    )
+    # True where kernels keep partial results of attention for every request of the largest graph.
+    partial: bool
     eager: bool  # True if layers run one by one, without graphs.
     compiled: bool  # True if nothing is compiled meanwhile: eager, or compiled graphs are kept.
 
