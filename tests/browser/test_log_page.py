@@ -34,6 +34,7 @@ def test_a_log_is_read_and_goes_nowhere(page: Any, address: str) -> None:
     # The page's own script for sharing comes when the reader begins; from then on nothing is asked for.
     page.mouse.move(200, 300)
     until(page, "Boolean(kvreport.share)")
+    page.evaluate("() => document.fonts.ready.then(() => true)")
     before = len(page.asked)
     page.fill(
         "textarea[name=log]",
