@@ -130,3 +130,11 @@ def test_the_data_page_lists_them_and_says_how_old_the_facts_are() -> None:
     ages = shown["age"].select("time[data-kv-age]")
     assert len(ages) > 20
     assert all(one["datetime"] == one.get_text() and str(one["datetime"]).startswith("20") for one in ages)
+
+
+def test_each_release_that_was_read_is_of_a_named_engine() -> None:
+    age = next(section for section in of_catalog(CATALOG) if section.id == "age")
+    rows = BeautifulSoup(age.html, "html.parser").table.select("tbody th")
+    engines = [row.text.removesuffix(", release that was read") for row in rows if "read" in row.text]
+    assert {"vLLM", "SGLang", "TensorRT-LLM", "transformers"} <= set(engines)
+    assert len(engines) == len(set(engines))

@@ -97,7 +97,7 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
     if found is not None:
         rows = [
             {
-                "kind": ENGINES.get(one.family, one.kind) + (", release that was read" if one.family else ""),
+                "kind": f"{_engine(one.family)}, {one.kind}" if one.family else one.kind,
                 "name": one.name,
                 "day": one.day,
                 "published": found.published.get(one.family, "not asked" if one.family else ""),
@@ -110,6 +110,10 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
     if names is not None:
         table = _known(names)
         yield Section("known", table.caption, render("_only_table.html", "data/", {"table": table}))
+
+
+def _engine(family: str) -> str:
+    return ENGINES.get(family.replace("_", "-"), family)
 
 
 def _known(names: KnownNames) -> Table:
