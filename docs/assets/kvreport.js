@@ -866,6 +866,15 @@
   }
 
   addEventListener("popstate", () => parts.forEach((part) => part?.restore?.()));
+  /* A question that is sent before its script is there goes with the address, so that what the form says is kept. */
+  addEventListener("submit", (event) => {
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    if (event.defaultPrevented || !form.matches("[data-kv-ask]")) return;
+    event.preventDefault();
+    const address = new URL(location.href);
+    address.searchParams.set("ask", $("input", form).value);
+    location.assign(address);
+  });
   /* Paper has whole tables, also of a page that nobody has touched: the printer waits while their rows are read.
      It has the page's address, and the release that its numbers are of. */
   addEventListener("beforeprint", () => {

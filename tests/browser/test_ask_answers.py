@@ -60,6 +60,18 @@ def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):
     assert "No GPU was named" not in page.inner_text("body")
 
 
+def test_a_question_sent_before_its_script_is_there_keeps_the_form(page, address):
+    page.route("**/kv-ask-box*.js", lambda _: None)  # the answer never comes
+    page.goto(f"{address}?gpu=b200-sxm-180gb")
+    page.wait_for_selector("[data-kv-shown='?gpu=b200-sxm-180gb']")
+    page.unroute("**/kv-ask-box*.js")
+    page.fill("#kv-asked", "llama 70b 32k")
+    page.press("#kv-asked", "Enter")
+    remark = page.locator("[data-kv-remark]")
+    remark.wait_for()
+    assert "On B200 SXM 180GB, as chosen in the form." in remark.inner_text()
+
+
 def test_what_a_format_saves_is_said_in_bytes_and_requests(page, address):
     page.goto(address)
     page.wait_for_selector("[data-kv-shown]")
