@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.judgment import judge
@@ -49,3 +50,19 @@ def test_a_pool_is_left_out_for_another_rank_s_alone(name, counted):
     errors, left = judged(name)
     assert ("pool" in errors) == counted
     assert ("of different ranks" in repr(left)) != counted
+
+
+def test_a_stage_without_layers_of_a_group_counts_the_pages_of_the_whole_model():
+    """vLLM 0.23.0, ``v1/core/kv_cache_utils.py::_project_kv_cache_groups_to_worker``: an empty group keeps its spec."""
+    answer = estimate(
+        "deepseek-ai/DeepSeek-V4.1-Flash",
+        gpu="h200-sxm-141gb",
+        engine="vllm-0.23",
+        context_tokens=475,
+        tensor_parallel=4,
+        pipeline_parallel=4,
+    )
+    deployment = answer.deployment
+    stages = [one.plan for one in (deployment, *deployment.others)]
+    assert any(not group.layers for plan in stages for group in plan.groups)
+    assert all(plan.first_page_bytes > 0 for plan in stages)

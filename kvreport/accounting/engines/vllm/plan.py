@@ -117,6 +117,7 @@ def plan(
         groups = group_layers(pages, interleaved=interleaved)
     except ValueError as error:
         raise InputError(f"{model.id}: {engine.label} cannot lay out its cache: {error}") from error
+    whole = groups
     if stage is not None and groups:
         indices = [where for _, where in laid]
         groups = stage_groups(groups, [page for page, _ in pages], indices, stage)
@@ -134,10 +135,15 @@ def plan(
     else:
         groups = padded_in_tuples(groups)
         size = tuple_block_bytes(groups) if packed == "tuples" else bucket_block_bytes(groups)
-        growing = (group.page_bytes for group in groups if group.first.growth == "full")
-        first_page = next(growing, groups[0].page_bytes)
+        # A group without a layer on this stage keeps the pages of the whole model (`_project_kv_cache_groups_to_worker`).
+        counted = [
+            group if group.layers else all_layers
+            for group, all_layers in zip(groups, padded_in_tuples(whole), strict=True)
+        ]
+        growing = (group.page_bytes for group in counted if group.first.growth == "full")
+        first_page = next(growing, counted[0].page_bytes)
         by_page = (
-            term for group in groups for term in terms_of(group, group.page_bytes, layout.decode_context)
+            term for group in counted for term in terms_of(group, group.page_bytes, layout.decode_context)
         )
         printed = CacheProfile.of(by_page)
     terms = [term for group in groups for term in terms_of(group, size, layout.decode_context)]
