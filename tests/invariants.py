@@ -1121,13 +1121,15 @@ def _facts_of(facts: dict[str, Any], back: Question, estimate: Estimate, wanted:
     """The bytes of an offer are the answer's to its command; its longest context is the longest of so many requests."""
     told, limit = estimate.to_dict(), estimate.request.model.context_tokens
     names = {"weight_bytes_per_gpu": "resident_bytes", "kv_bytes_per_request_per_gpu": "kv_bytes_per_request"}
-    # SGLang captures other batches, and keeps other places for images, where a number of requests is told.
+    # SGLang captures no larger batches than are told, so that the command may have more than is offered, and never less.
     anew = back["engine"].startswith("sglang")
     names |= {} if anew else {"kv_pool_bytes_per_gpu": "kv_pool_bytes"}
     for name, own in names.items():
         assert facts[name] in {one[own] for one in told["per_rank"]["gpus"]}, (name, facts[name])
     _times_of(facts, back, wanted)
-    if anew and facts["kv_pool_bytes_per_gpu"] != estimate.budget.kv_pool_bytes:
+    offered, there = facts["kv_pool_bytes_per_gpu"], estimate.budget.kv_pool_bytes
+    assert not anew or offered <= there, ("pool of an offer", offered, there)
+    if offered < there:
         return
     longest = facts["longest_context_tokens"]
     for context, enough in ((longest, True), (longest + 1, False)):

@@ -216,7 +216,9 @@
             const step = capacity.demandOf(times, limits, weightFormat, kv, layout.places[0], layout.tp);
             const told = mostTold(usual, laid, limits.seqs, work);
             const flag = Math.max(Math.min(told.most, fastEnough(step, work, told.most, layout.pp)), 1);
-            const stages = told.follows && told.most ? laid(Math.min(flag, limits.seqs)) : usual;
+            const stages = told.follows && told.most
+              ? laid(Math.min(flag, limits.seqs))
+              : keepingImages(site, times, gpu, usual, kernel.ofAllRanks(flag, layout.dp));
             if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
               continue;
@@ -329,15 +331,36 @@
     return [...seen.values()];
   }
 
+  /* One value, or that of a kind of device. */
+  const ofKind = (gpu, values) => Array.isArray(values) ? values[gpu.laid ?? gpu.kind] : values;
+
+  /* Bytes that SGLang keeps for images beside weights and pools, of a server that is told to run so many requests. */
+  function keptForImages(times, gpu, requests) {
+    const [usual, , , many, senders] = times.static;
+    return ofKind(gpu, requests >= senders ? many : usual);
+  }
+
+  /* The ranks of a server that is told to run so many requests: where it keeps more for images, the pool is smaller. */
+  function keepingImages(site, times, gpu, ranks, requests) {
+    const more = site.engine.family === "sglang"
+      ? keptForImages(times, gpu, requests) - keptForImages(times, gpu, 0)
+      : 0;
+    if (!more) return ranks;
+    return ranks.map((one) => ({
+      ...capacity.shifted(one, -more),
+      reserve: one.reserve + more,
+      uncertainty: one.uncertainty,
+    }));
+  }
+
   /* The interval of SGLang's static fraction that holds the pools of all stages, up to what it takes by itself; null if
      it is empty. */
   function staticFractions(peaks, times, found, pools, each, work) {
     const { longest } = work;
     const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
-    const [usual, left, short, many, senders] = times.static;
-    const here = (values) => Array.isArray(values) ? values[found.gpu.laid ?? found.gpu.kind] : values;
-    const kept = here(found.each >= senders ? many : usual);
-    const share = longest <= short ? 1 : here(left);
+    const [, left, short] = times.static;
+    const kept = keptForImages(times, found.gpu, found.each);
+    const share = longest <= short ? 1 : ofKind(found.gpu, left);
     const { devices, dp } = found.layout;
     const place = devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0);
     const of = (found.total - taken[place]) * share;

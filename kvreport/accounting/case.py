@@ -169,6 +169,7 @@ class Case(Launch):
             receives=self.stage_of is not None and self.stage_of[1].start > 0,
             held_bytes=self.held_bytes,
             narrow_cache=self.narrow_cache,
+            seqs_told=serving.seqs_told,
         )
 
     @property

@@ -174,9 +174,7 @@ class _Group:
         errors = np.asarray([[one.uncertainty for one in row] for row in kept])
         holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
         binding = np.argmin(holding, axis=0)
-        held = holding.min(axis=0)
-        if self._follows:
-            held = np.minimum(held, told)
+        held = np.minimum(holding.min(axis=0), told)
         if (
             self.laid.start_plan is not None
         ):  # older releases ask every stage for a request of the whole model
@@ -282,9 +280,16 @@ class _Group:
         """
         stages, offers = self.laid.ranks, range(len(self.offers))
         if not self._follows:
-            rooms = [self._rooms(stage, [stage.reserve] * len(offers)) for stage in stages]
-            held = [self._holding(stage, room) for stage, room in zip(stages, rooms, strict=True)]
-            return np.asarray(np.min(held, axis=0), dtype=np.int64)
+            held = np.full(len(offers), np.iinfo(np.int64).max)
+            kept = [[stage.reserve] * len(offers) for stage in stages]
+            while True:
+                rooms = [self._rooms(stage, row) for stage, row in zip(stages, kept, strict=True)]
+                holding = [self._holding(stage, room) for stage, room in zip(stages, rooms, strict=True)]
+                fewer = np.minimum(held, np.min(holding, axis=0))
+                if (fewer == held).all():
+                    return np.asarray(held, dtype=np.int64)
+                held = fewer
+                kept = [[self._kept(stage, max(int(one), 1), memo) for one in held] for stage in stages]
 
         def most(index: int) -> int:
             def reach(asked: Any) -> Any:  # noqa: ANN401 - one number, as of a length that is followed
@@ -297,14 +302,22 @@ class _Group:
         return np.asarray([most(index) for index in offers], dtype=np.int64)
 
     def _kept(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Reserve:
-        """What one rank reserves if it is told to run so many requests at once."""
-        if not self._follows:
-            return stage.reserve
+        """What one rank reserves if it is told to run so many requests at once.
+
+        Other engines than those that follow the number may keep more for many that are told, as SGLang does for images. What
+        they keep less for few is not promised.
+        """
         case, places = stage.case, stage.places
-        serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
-        return memo.get(
+        if self._follows:
+            serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
+        else:
+            serving = replace(
+                case.serving, max_seqs=min(requests, self.max_seqs) * case.layout.data, seqs_told=True
+            )
+        told = memo.get(
             (places, stage.layers, serving), lambda: reserve_on(case, case.accelerators[0], serving, Memo())
         )
+        return told if self._follows or told.total > stage.reserve.total else stage.reserve
 
     def _rooms(
         self, stage: deployment.Deployment, kept: Sequence[Reserve], index: int | None = None

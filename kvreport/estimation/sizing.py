@@ -300,13 +300,12 @@ class Sizing:
             pools: The smallest pool of each rank (:meth:`smallest_pools`).
         """
         engine, ranks = rules(self.policy), self._told(found)
-        case = ranks[0].case
         static = engine.static_memory(
             found.model,
             found.offer.accelerator,
             found.layout,
             context_tokens=self.workload.longest_tokens,
-            max_requests=None if case is None else case.serving.max_seqs,
+            max_requests=found.users_each,
         )
         if static is None or all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache

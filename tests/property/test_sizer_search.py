@@ -14,6 +14,7 @@ from fuzzing import TIMES
 from javascript import deno
 from sizing_cases import CATALOG, IN_BROWSER, compare, data, in_python, site, under, workloads
 
+from kvreport import estimate
 from kvreport.accounting import ranking as search
 from kvreport.publish.browser import script
 from kvreport.publish.profiles import ENGINES
@@ -128,3 +129,36 @@ def test_every_layout_is_searched_under_every_engine(tmp_path: Path, engine: str
         compare(answer, found, (engine, work))
         layouts |= {one.layout.label for one in found.deployments}
     assert any(not label.startswith("tp") for label in layouts)
+
+
+def test_many_told_requests_leave_less_where_images_pass_through_the_gpu(tmp_path: Path) -> None:
+    """SGLang on large Hopper GPUs: 2 GiB more from 400 requests on, which the command of a deployment says."""
+    model = "Qwen/Qwen3-VL-4B-Instruct"
+    given = under(data(model), model, "sglang")
+    options = {**PLAIN, "gpus": ["h200-sxm-141gb"], "kv": [given["model"]["kv"]]}
+    works = [
+        {
+            **work,
+            "longest": 512,
+            "mean": 512,
+            "prompt": 500,
+            "output": 12,
+            "prefix": 0,
+            "ttft": None,
+            "tpot": None,
+        }
+        for work in workloads(model, EACH)
+    ]
+    for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
+        found = in_python(model, work, options, "sglang")
+        answer["refused"] = {name: found.refused[name] for name in found.refused if name != "support"}
+        compare(answer, found, work)
+        [single] = [one for one in found.deployments if one.layout.label == "tp1"]
+        asked = {"gpu": "h200-sxm-141gb", "engine": "sglang", "context_tokens": 512}
+        told = estimate(model, max_seqs=single.users_each, **asked)
+        assert (
+            single.pool_bytes
+            == told.budget.kv_pool_bytes
+            == estimate(model, **asked).budget.kv_pool_bytes - (2 << 30)
+        )
+        assert single.users_each == told.max_concurrent_requests

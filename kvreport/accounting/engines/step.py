@@ -74,6 +74,7 @@ class EngineStep:
     receives: bool = False
     held_bytes: int = 0  # Memory of the device that other processes hold when the engine starts.
     narrow_cache: bool = False  # True for a cache of fewer than 16 bits, where the engine's rules follow it.
+    seqs_told: bool = False  # True if the engine was told ``max_seqs``, though it may be its default.
 
 
 def check_utilization(utilization: float) -> float:

@@ -369,7 +369,7 @@ class Sglang(EngineRules):
 
 def _told_requests(step: EngineStep) -> int | None:
     """Requests at once that the engine was told; None for the number that stands for none."""
-    return step.max_seqs if step.max_seqs != MOST_REQUESTS else None
+    return step.max_seqs if step.seqs_told or step.max_seqs != MOST_REQUESTS else None
 
 
 def _by_length(tokens: Any, reserve: Callable[[int], Reserve]) -> Reserve:  # noqa: ANN401 - an array
