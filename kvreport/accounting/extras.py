@@ -39,6 +39,7 @@ _OF_BLOCKS: Final = ("DFlash", "DSpark", "Domino")
 _DRAFT: Final = "draft."
 """Begins the names of a draft's weights beside those of its target."""
 
+_PREDICTION: Final = "prediction layer"
 _LAYER: Final = "draft "
 BLOCK_LAYER: Final = "draft block "
 """Begin the names of a draft's layers behind those of its target; the latter where blocks of tokens are drafted."""
@@ -111,7 +112,7 @@ def own_prediction_layer(target: Model) -> Model:
     caches = last.caches[: len(last.caches) // 2] if twice else last.caches
     values = {name: getattr(target, name) for name in type(target).model_fields}
     values |= {
-        "layers": (LayerGroup(name="prediction layer", layers="0", caches=caches),),
+        "layers": (LayerGroup(name=_PREDICTION, layers="0", caches=caches),),
         "weights": rows,
         "not_loaded": (),
     }
@@ -156,6 +157,11 @@ def borrowed_copies(model: Model, tensor_parallel: int) -> int:
 def drafts_blocks(model: Model) -> bool:
     """Whether a model has a draft's layers behind its own that draft a block of tokens at once."""
     return any(group.name.startswith(BLOCK_LAYER) for group in model.layers)
+
+
+def drafts_itself(model: Model) -> bool:
+    """Whether a model has prediction layers of its own checkpoint behind its layers (:func:`with_draft`)."""
+    return any(group.name == f"{_LAYER}{_PREDICTION}" for group in model.layers)
 
 
 def draft_alone(model: Model) -> Model:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_by, lacks_type
+from kvreport.accounting.extras import drafts_itself
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -338,6 +339,12 @@ def _spread(
         if wanted[rule.lacks] and rule.names(model.architecture):
             what = "models" if rule.architectures is None else model.architecture
             return _out(f"{engine.label} does not run {what} {_LACKING[rule.lacks]}")
+    # Neither engine gives such a class a draft class (vLLM 0.33.0 ``config/speculative.py::hf_config_override``, SGLang 0.5.23
+    # ``configs/model_config.py::_config_draft_model``), and those of transformers do not load prediction layers.
+    if asked.draft_tokens and drafts_itself(model) and _serves(ruling, model) == "backend":
+        return _out(
+            f"{engine.label} runs {model.architecture} through its Transformers backend, which has no prediction layers"
+        )
     for ranks in ruling.lora_ranks:
         if asked.lora_rank and asked.lora_rank not in ranks.ranks:
             allowed = ", ".join(map(str, ranks.ranks))

@@ -9,6 +9,7 @@ from typing import Any
 
 from huggingface_configs import CONFIGS
 
+from kvreport import estimate
 from kvreport.architectures import read_config
 
 QWEN3_8B: dict[str, Any] = CONFIGS["drafts"]["QWEN3_8B"]
@@ -63,3 +64,14 @@ def test_dflash_2_has_convolutions_and_a_choice_among_candidates() -> None:
     # By hand, from vLLM 0.33.0 (qwen3_dflash2.py): two convolutions a layer, two tables and a matrix.
     convolution = 2 * 4 * 4096 + 2 * 4 * (4096 // 64) * 4096
     assert parameters(config) == PLAIN + 10 * convolution + 2 * 151936 * 128 + 128 * 4096
+
+
+def test_prediction_layers_of_a_class_in_the_transformers_backend_are_refused() -> None:
+    asked = {"engine": "sglang", "gpu": "h200-sxm-141gb", "context_tokens": 8192}
+    answer = estimate("LGAI-EXAONE/EXAONE-4.5-33B", draft="mtp", **asked)
+    assert answer.verdict == "engine_does_not_run"
+    assert "Transformers backend, which has no prediction layers" in answer.verdict_reason
+    assert estimate("LGAI-EXAONE/EXAONE-4.5-33B", **asked).verdict == "fits"
+    assert (
+        estimate("LGAI-EXAONE/EXAONE-4.5-33B", draft="mtp", **{**asked, "engine": "vllm"}).verdict == "fits"
+    )

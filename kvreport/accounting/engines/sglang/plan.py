@@ -14,7 +14,7 @@ from kvreport.accounting.engines.sglang.pools import (
     PoolFlags,
     pool_rule,
 )
-from kvreport.accounting.extras import draft_alone, drafts_blocks
+from kvreport.accounting.extras import draft_alone, drafts_blocks, drafts_itself
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -35,7 +35,6 @@ GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
 """Kinds of caches that a KV format stores; others keep their own type."""
 
 _DRAFT: Final = "draft "
-_OWN_DRAFT: Final = "draft prediction layer"
 """How layers of a draft are named that :func:`kvreport.accounting.extras.with_draft` puts after the target's."""
 
 WINDOW_SHARE: Final = 0.8
@@ -116,7 +115,7 @@ def counted(model: Model, engine: Engine) -> Model:
     else:
         own = engine.lists("own_drafts_counted", model.architecture)
         counts = release.has("drafts_beside_windows" if windowed else "weighs_drafts")
-        counted_here = counts and (own or _OWN_DRAFT not in drafts)
+        counted_here = counts and (own or not drafts_itself(model))
     if counted_here:
         return model
     values = {name: getattr(model, name) for name in type(model).model_fields}
