@@ -76,6 +76,7 @@
 
     async function show(ignored) {
       const mine = (turn += 1);
+      kvreport.busy();
       await ready;
       remark("");
       controls.write(state);
@@ -186,9 +187,13 @@
     }
 
     /* Tell whoever waits that the page is what the address says. */
-    const done = () => (root.dataset.kvShown = location.search || "printed");
+    const done = () => {
+      if (!kvreport.asking) kvreport.busy(false); // what was asked in words is answered next
+      root.dataset.kvShown = location.search || "printed";
+    };
 
     async function restore() {
+      kvreport.asking = new URLSearchParams(location.search).has("ask") && Boolean($("[data-kv-ask]"));
       await ready;
       const touched = turn === 0 ? early() : [];
       const also = ["name", "ask", ...page?.keys || []];
@@ -203,6 +208,7 @@
     }
 
     kvreport.ready = restore();
+    kvreport.ready.catch(kvreport.unloaded);
     return {
       restore: () => restore(),
       release: () => {

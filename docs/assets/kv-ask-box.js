@@ -9,11 +9,13 @@
     const base = new URL(form.dataset.kvAsk, location.href);
     const field = $("input", form), told = $("[data-kv-understood]", form);
     const answer = async () => {
+      kvreport.busy();
       const [site, file] = await Promise.all([
         kvreport.facts(base),
         load(new URL("picker.json", base)),
       ]);
       await kvreport.ready; // what the address says of the form counts too
+      kvreport.asking = false;
       const names = kvreport.asked.prepared(file);
       const found = kvreport.asked.understand(field.value, site, names);
       told.textContent = kvreport.asked.said(found, names);
@@ -30,14 +32,14 @@
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      answer();
+      answer().catch(kvreport.unloaded);
     });
     // The form was sent before its script was there, or the reader came back: the question stands in the address.
     const restore = () => {
       const sent = new URLSearchParams(location.search).get("ask");
       if (!sent) return;
       field.value = sent;
-      setTimeout(() => kvreport.ready?.then(answer));
+      setTimeout(() => kvreport.ready?.then(answer).catch(kvreport.unloaded));
     };
     restore();
     return { restore };

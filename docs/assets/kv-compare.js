@@ -150,8 +150,15 @@
 
     /* --- what is compared ---------------------------------------------------------------------------------- */
 
-    async function show() {
+    function show() {
       const mine = (turn += 1);
+      kvreport.busy();
+      return answer(mine).catch((error) =>
+        mine === turn && clear(`The numbers could not be read (${error.message}). `)
+      );
+    }
+
+    async function answer(mine) {
       const wanted = byModels() ? listed() : [state.model];
       const engines = state.engines || [state.engine || home.engine.name];
       // Another engine's facts are read by a script that the page does not load for its own.
@@ -188,18 +195,20 @@
       if (mine !== turn) return;
       draw();
       for (const part of kvreport.$$("[data-kv-after]", root)) part.hidden = false;
+      kvreport.busy(false);
       root.dataset.kvShown = location.search;
     }
 
     /* No comparison of an engine that does not run what is compared; the one before is of another question. */
-    function refuse(missing) {
-      said.replaceChildren(
-        ...missing.map(([engine, slug]) => `${engine} does not run ${nameOf(slug)}. `),
-        ignoredNote(ignored) || "",
-      );
+    const refuse = (missing) =>
+      clear(...missing.map(([engine, slug]) => `${engine} does not run ${nameOf(slug)}. `));
+
+    function clear(...sentences) {
+      said.replaceChildren(...sentences, ignoredNote(ignored) || "");
       $("#compare-table", root).replaceChildren();
       $(".kv-plot", root).closest("figure").hidden = true;
       for (const part of [$(".kv-scroll", root), ...kvreport.$$("[data-kv-after]", root)]) part.hidden = true;
+      kvreport.busy(false);
       root.dataset.kvShown = location.search;
     }
 

@@ -309,7 +309,11 @@
         else state.engine = [view.engine.value];
         apply();
       });
-      view.said = make("p", { class: "kv-said kv-big", "aria-live": "polite" }, "Reading the catalog …");
+      view.said = make(
+        "p",
+        { class: "kv-said kv-big", "data-kv-answer": "", "aria-live": "polite" },
+        "Reading the catalog …",
+      );
       view.why = make("p", { class: "kv-why" });
       view.unequal = make("p", { class: "kv-note", "data-kv-unequal": "", hidden: "" });
       const button = (title, act) =>
@@ -328,6 +332,7 @@
       // Hidden until there are rows: what comes above the table first would move it.
       view.scroll = make("div", {
         class: "kv-scroll kv-scroll--open",
+        "data-kv-answer": "",
         "data-kv-own-csv": "", // of all rows, above the table
         role: "region",
         "aria-label": "Configurations, those that fit first",
@@ -541,6 +546,7 @@
 
     async function show() {
       const mine = (turn += 1);
+      kvreport.busy();
       mark();
       let choice;
       try {
@@ -553,8 +559,11 @@
         if (!matrix.has(choice)) await matrix.need(choice);
         if (awake && !matrix.hasBounds(choice)) await matrix.bounds(choice);
       } catch (error) {
+        if (mine !== turn) return;
+        kvreport.busy(false);
         view.said.textContent =
           `The catalog could not be read (${error.message}). The data page has every row.`;
+        view.scroll.hidden = true;
         return;
       }
       await kvreport.pause();
@@ -567,7 +576,8 @@
         order(),
         KEPT,
         (total) => {
-          view.said.textContent = `Reading ${count(many)} configurations: ${Math.floor(100 * total / many)}%`;
+          const place = $(".kv-computing") || view.said;
+          place.textContent = `Reading ${count(many)} configurations: ${Math.floor(100 * total / many)}%`;
         },
         () => mine === turn,
       );
@@ -577,6 +587,7 @@
       found = next;
       speak();
       draw();
+      kvreport.busy(false);
       root.dataset.kvShown = location.search;
       if (awake) further(mine);
     }

@@ -42,6 +42,7 @@
 
     async function show(ignored) {
       const mine = (turn += 1);
+      kvreport.busy();
       await ready;
       controls.write(state);
       const printed = kvState.search(state, start) === "";
@@ -73,11 +74,17 @@
           if (mine !== turn) return;
           asked = kvreport.settled(here(), state);
           controls.told.replaceChildren(...kvreport.leftOut(here(), state, asked, ignored));
+          await kvreport.pause(); // the page says that it computes
+          if (mine !== turn) return;
           fill(sizes, matrix.models);
         } catch (error) {
+          if (mine !== turn) return;
           controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
+          for (const [slot] of slots) slot.replaceChildren();
+          rows([], []);
         }
       }
+      kvreport.busy(false);
       root.dataset.kvShown = location.search || "printed";
     }
 
@@ -327,7 +334,7 @@
       if (touched.length) go(Object.assign({ ...state }, ...touched.map((name) => controls.change(name))));
       else await show(ignored);
     }
-    restore();
+    restore().catch(kvreport.unloaded);
     return { restore: () => restore(), release: () => plots?.release() };
   }
 

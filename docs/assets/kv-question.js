@@ -390,6 +390,7 @@
 
     async function show(ignored) {
       const mine = (turn += 1);
+      kvreport.busy();
       await ready;
       told.replaceChildren(ignoredNote(ignored) || "");
       fill();
@@ -408,7 +409,9 @@
         if (mine !== turn) return;
         compute(facts);
       } catch (error) {
+        if (mine !== turn) return;
         told.textContent = `The numbers of this case could not be read (${error.message}).`;
+        for (const one of printed) one.node.textContent = "—";
       }
       done();
     }
@@ -495,7 +498,10 @@
       if (gpu) pickers.gpu?.set(gpu.id, gpu.name);
     }
 
-    const done = () => (root.dataset.kvShown = location.search || "printed");
+    const done = () => {
+      kvreport.busy(false);
+      root.dataset.kvShown = location.search || "printed";
+    };
 
     async function restore() {
       await ready;
@@ -515,6 +521,7 @@
     }
 
     kvreport.ready = restore();
+    kvreport.ready.catch(kvreport.unloaded);
     return { restore };
   }
 

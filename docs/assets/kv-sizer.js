@@ -178,6 +178,7 @@
 
     async function show(ignored = []) {
       const mine = ++turn;
+      kvreport.busy();
       const slug = values.get("model");
       let site, peaks, model, times;
       try {
@@ -189,6 +190,7 @@
         ]);
       } catch (error) {
         if (mine === turn) {
+          kvreport.busy(false);
           box.replaceChildren(
             make("p", { class: "kv-said" }, `The catalog could not be read (${error.message}).`),
           );
@@ -281,6 +283,7 @@
     }
 
     function refuse(sentence, ignored) {
+      kvreport.busy(false);
       box.replaceChildren(
         make("p", { class: "kv-big kv-refused", "aria-live": "polite" }, sentence),
         ignoredNote(ignored) || "",
@@ -411,6 +414,7 @@
         ),
       );
       units(box);
+      kvreport.busy(false);
       box.dataset.kvState = "sized";
       box.kvAnswer = json(answer, best, back, commands);
     }

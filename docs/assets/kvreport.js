@@ -383,6 +383,48 @@
     };
   }
 
+  /* What of a page is an answer to its address. */
+  const ANSWER = "[data-kv-slot]:not([hidden]), #users-table, .kv-groups, [data-kv-live], [data-kv-case], " +
+    "[data-kv-sized], [data-kv-answer]";
+  const PATIENCE_MS = 150;
+  let answered = null;
+
+  /* Mark an answer as that of another question until the new one is there: dimmed at once; where it takes longer, a word
+     stands in its place. */
+  function busy(now = true) {
+    if (now === Boolean(answered)) return;
+    if (!now) return answered();
+    const all = $$(ANSWER, $("main") || document.body);
+    const parts = all.filter((part) => !part.parentElement.closest(ANSWER));
+    const said = make("span", { class: "kv-computing", role: "status" }, "Computing…");
+    const inText = $("[data-kv-reader]") && $("[data-kv-told]");
+    const late = setTimeout(() => {
+      if (inText) inText.append(said);
+      else parts[0]?.before(said);
+      for (const part of parts) part.classList.add("kv-old");
+    }, PATIENCE_MS);
+    for (const part of parts) part.setAttribute("aria-busy", "true");
+    answered = () => {
+      answered = null;
+      clearTimeout(late);
+      said.remove();
+      for (const part of parts) {
+        part.removeAttribute("aria-busy");
+        part.classList.remove("kv-old");
+      }
+    };
+  }
+
+  /* No answer to the address can be made: what is printed is one to another, and the page says so. */
+  function unloaded() {
+    busy(false);
+    const form = $(STATED);
+    if (!form || $("[data-kv-unloaded]")) return;
+    form.after(make("p", { class: "kv-fault", role: "alert", "data-kv-unloaded": "" }, UNLOADED));
+  }
+  const UNLOADED =
+    "The numbers for this address could not be loaded. The page shows its printed example. Reload to try again.";
+
   /* Put text on the clipboard, and say so on the button that was pressed. */
   function copy(text, button) {
     const said = (words) => {
@@ -780,6 +822,10 @@
     ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
+  /* Parts that answer what the address asks. */
+  const STATED =
+    "[data-kv-state], [data-kv-gpupage], [data-kv-reader], [data-kv-sizer], [data-kv-compare], [data-kv-explore]";
+
   /* What works without other files. Browsers do not let a page that is opened as a file read any. */
   const ALONE = ["index", "textFilter", "guess", "quiz", "choice", "exercise", "instrument"];
   const AS_FILE =
@@ -854,6 +900,8 @@
     const unread = PARTS.filter(([, name]) => filed && !ALONE.includes(name)).map(([mark]) => mark);
     if (filed) asFile(unread);
     const asked = new URLSearchParams(location.search);
+    busy(false);
+    if (!filed && location.search && $(STATED)) busy();
     for (const [mark, name, files] of PARTS) {
       const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
@@ -861,7 +909,9 @@
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
         if (parts !== here) return; // another page is shown by now
         for (const root of roots) attempt(() => parts.push(kvreport[name](root)));
-      }, () => {/* the page is whole without it */});
+      }, () => {
+        if (location.search && $(STATED) === roots[0]) unloaded(); // else the page is whole without it
+      });
     }
   }
 
@@ -937,6 +987,8 @@
     printed,
     put,
     changedEarly,
+    busy,
+    unloaded,
     start,
   };
 
