@@ -109,7 +109,7 @@
         const gpu = kvCapacity.gpuOf(here, state.gpu);
         for (const [slot] of slots) slot.toggleAttribute("hidden", false);
         const told = settled(here, state);
-        const deployment = kvState.pick(here, model, gpu, told);
+        const deployment = kvState.fewest(here, model, gpu, told);
         const missed = kvState.unused(told, deployment);
         controls.told.replaceChildren(...leftOut(here, state, told, [...ignored, ...missed]));
         const one = result.facts(here, model, gpu, told, deployment);

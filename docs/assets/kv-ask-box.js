@@ -21,13 +21,17 @@
       told.textContent = kvreport.asked.said(found, names);
       const way = kvreport.asked.wayTo(field.value, found, site, names);
       if (way) {
-        kvreport.unanswered?.(way, field.value);
+        const said = way.fewest ? [await fewestOn(site.known, found, base), way.said].join(" ") : way.said;
+        kvreport.unanswered?.({ ...way, said }, field.value);
         return;
       }
       const chosen = !found.state.gpu && isChosen();
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
+      const number = found.counts && found.state.model
+        ? await fewestOn([kvreport.now().gpu], found, base)
+        : "";
       kvreport.remark?.(
-        [notUsed(found, site, chosen), await saving(found, base)].filter(Boolean).join(" "),
+        [number, notUsed(found, site, chosen), await saving(found, base)].filter(Boolean).join(" "),
       );
     };
     form.addEventListener("submit", (event) => {
@@ -43,6 +47,26 @@
     };
     restore();
     return { restore };
+  }
+
+  /* The fewest of some accelerators that serve a question's model, as a sentence. */
+  async function fewestOn(gpus, { state }, base) {
+    const site = await kvreport.siteFor(base, state.engine);
+    const model = await kvreport.modelFor(base, site, state.model);
+    if (!model) return "";
+    const asked = kvreport.settled(site, { ...state, tp: undefined });
+    const context = Math.min(kvState.contextOf(asked, model), model.limit), wanted = asked.requests || 1;
+    const found = gpus.map((id) => {
+      const gpu = kvCapacity.gpuOf(site, id), one = kvState.fewest(site, model, gpu, asked);
+      return one && kvCapacity.serve(one, context).users >= wanted &&
+        kvreport.result.devicesText(one.layout, gpu);
+    }).filter(Boolean);
+    const what = `${kvreport.plural(wanted, "request|requests")} of ${kvreport.tokens(context)} tokens`;
+    return found.length
+      ? `Fewest GPUs that serve ${what} of ${model.name}: ${found.join(", ")}.`
+      : `No number of these GPUs up to ${
+        count(site.sizes.at(-1))
+      }, and no group of machines here, serves ${what} of ${model.name}.`;
   }
 
   /* What of a question its answer does not depend on, and what was taken where nothing was said. */
@@ -73,7 +97,7 @@
     const gpu = kvCapacity.gpuOf(here, now.gpu);
     const of = (asked) => {
       const told = kvreport.settled(here, asked);
-      return kvreport.result.facts(here, model, gpu, told, kvState.pick(here, model, gpu, told));
+      return kvreport.result.facts(here, model, gpu, told, kvState.fewest(here, model, gpu, told));
     };
     const small = of(now);
     if (!small.deployment) return "";

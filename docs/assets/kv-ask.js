@@ -146,6 +146,10 @@
   const MAC = /^(mac|macs|macbook|macbooks|imac)$/;
   const MAC_FORM = /^(studio|mini|pro|air)$/;
 
+  /* Asks for a number of devices; not of requests or tokens. */
+  const HOW_MANY =
+    /\b(how many|fewest|minimum number of) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts)\b)/i;
+
   const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
@@ -181,6 +185,7 @@
      unlisted: a name with another release number than the model's;
      engines: names of the engines that were named;
      asks: words that ask for a choice, a price, a speed or a use;
+     counts: whether the number of devices is the question;
      unread: of a start command the flags that no page follows. */
   function understand(text, site, names) {
     const started = fromCommand(text, site, names);
@@ -293,6 +298,7 @@
       machine: machine?.id,
       engines,
       saves,
+      counts: HOW_MANY.test(text) && state.tp === undefined,
       adapters: adaptersIn(words, missed),
       topics: topicsIn(missed, understood),
     };
@@ -642,6 +648,7 @@
      commonly used, the fewest words, the newest, the shortest name. */
   function modelIn(models, words, state, understood, missed) {
     const asked = words.filter((word) => !FILLERS.has(word));
+    const telling = asked.find((word) => namesOne(models, word));
     let best = null;
     for (const model of models) {
       const hits = asked.filter((word, n) =>
@@ -649,7 +656,7 @@
         (n > 0 && /^\d{1,3}$/.test(word) && model.words.includes(`${word}b`)) ||
         (n > 0 && /^\d/.test(word) && model.words.includes(plainName(asked[n - 1] + word)))
       );
-      if (!hits.some((word) => /[a-z]{2}/.test(word) && !KINDS.has(word))) continue;
+      if (!hits.some((word) => (/[a-z]{2}/.test(word) && !KINDS.has(word)) || word === telling)) continue;
       const length = model.name.split(/[\s-]/).length;
       const whole = hits.filter((word) => isWhole(model, plainName(word))).length;
       const rank = [
@@ -673,6 +680,13 @@
       n > 0 && wrong.includes(word) && RELEASE.test(word) && best?.hits.includes(asked[n - 1])
     );
     return at < 0 ? null : asked.slice(asked.findIndex((word) => best.hits.includes(word)), at + 1).join(" ");
+  }
+
+  /* Whether a size alone names a model, as "405b" does: all that have it are forms of one. */
+  function namesOne(models, word) {
+    if (!/^\d+(\.\d+)?b$/.test(word)) return false;
+    const own = ({ name }) => plainName(name.toLowerCase().split(word)[0].replace(/\bmeta-/, ""));
+    return new Set(models.filter((model) => model.words.includes(word)).map(own)).size === 1;
   }
 
   /* "qwen 72b awq" is a checkpoint of that name, where there is one: its layers may be padded, so that it can be split. */
@@ -789,8 +803,13 @@
     }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b/i;
     const cost = asks.filter((word) => COST.test(word));
-    if (which.test(text) || (model && cost.length)) {
-      return { said: "The sizer finds the GPUs for a workload, and their cost.", links: [size] };
+    if (which.test(text) || (model && cost.length) || (found.counts && model && !own)) {
+      if (found.counts && own && model && !cost.length) return null;
+      return {
+        said: "The sizer finds the GPUs for a workload, and their cost.",
+        links: [size],
+        fewest: Boolean(model && !own),
+      };
     }
     const choice = asks.filter((word) => CHOICE.test(word));
     const speed = asks.filter((word) => SPEED.test(word));

@@ -253,6 +253,19 @@
       possible[possible.length - 1] || null;
   }
 
+  /* As `pick`; where no number of GPUs of one machine serves a request, the fewest over several machines that do, and of
+     their layouts the one that serves most. */
+  function fewest(site, model, gpu, state) {
+    const found = pick(site, model, gpu, state);
+    const context = Math.min(contextOf(state, model), model.limit);
+    const users = (one) => (one ? root.kvCapacity.serve(one, context).users : 0);
+    if (users(found) || hasLayout(state) || !gpu.linked) return found;
+    const wide = everyLayout(site).filter((layout) => layout.nodes > 1)
+      .flatMap((layout) => deployments(site, model, gpu, { ...state, ...stateOf(layout) }))
+      .filter((one) => users(one));
+    return wide.sort((a, b) => a.devices - b.devices || users(b) - users(a))[0] || found;
+  }
+
   /* What of a state its answer does not have, as an address says it: a format that the model is not offered in, several
      machines for a layout of one. Empty where there is no deployment, whose answer says so. */
   function unused(state, deployment) {
@@ -387,6 +400,7 @@
     contextOf,
     everyLayout,
     pick,
+    fewest,
     unused,
     named,
     answerCommand,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -91,3 +92,46 @@ def test_a_filter_that_leaves_no_row_leads_on(page, address):
     page.fill("[data-kv-filter] input", "70b at home")
     link = page.locator(".kv-said a", has_text="Models named “70b at home” on any GPU")
     assert link.get_attribute("href").endswith("models/?name=70b%20at%20home")
+
+
+def test_the_number_of_gpus_is_answered_first_over_several_machines_too(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "how many H100 for DeepSeek V3")
+    remark = page.locator("[data-kv-remark]", has_text="Fewest GPUs")
+    remark.wait_for()
+    said = re.search(
+        r"Fewest GPUs that serve 1 request of 8K tokens of DeepSeek.V3: (\d+) × H100", remark.inner_text()
+    )
+    assert said, remark.inner_text()
+    model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "h100-sxm-80gb", "context_tokens": 8192}
+    assert not estimate(model, **asked, tensor_parallel=8).max_concurrent_requests
+    assert said[1] == "16"
+    headline = page.locator("[data-kv-slot=headline]").inner_text()
+    assert "16 × H100" in headline, headline
+    found = re.search(r"serves ([\d,]+) concurrent requests", headline)
+    layouts = (
+        {"tensor_parallel": 8, "pipeline_parallel": 2},
+        {"tensor_parallel": 16},
+        {"data_parallel": 16, "expert_parallel": True},
+        {"tensor_parallel": 2, "data_parallel": 8, "expert_parallel": True},
+        {"tensor_parallel": 4, "data_parallel": 4, "expert_parallel": True},
+        {"tensor_parallel": 8, "data_parallel": 2, "expert_parallel": True},
+    )
+    every = [estimate(model, **asked, nodes=2, **one).max_concurrent_requests for one in layouts]
+    assert int(found[1].replace(",", "")) >= max(every), (found[1], every)
+
+
+def test_the_number_of_gpus_of_a_model_is_told_for_each_known_one(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "how many gpus do I need for llama 3.1 70b")
+    headline = page.locator("[data-kv-slot=headline]", has_text="Fewest GPUs")
+    headline.wait_for()
+    model, asked = "meta-llama/Llama-3.1-70B-Instruct", {"gpu": "h100-sxm-80gb", "context_tokens": 8192}
+    fewest = next(
+        n for n in (1, 2, 4, 8) if estimate(model, **asked, tensor_parallel=n).max_concurrent_requests
+    )
+    assert f"{fewest} × H100" in headline.inner_text()
+    link = page.locator("[data-kv-slot=conditions] a", has_text="size a deployment")
+    assert link.get_attribute("href").endswith("sizer/?model=meta-llama--Llama-3.1-70B-Instruct")
