@@ -258,9 +258,7 @@
         {
           key: "verdict",
           label: "Verdict",
-          values: Object.entries(words().verdict_labels).filter(([id]) =>
-            !["format_not_supported", "engine_does_not_run"].includes(id)
-          ),
+          values: Object.entries(words().verdict_labels).filter(([id]) => !kvMatrix.REFUSED.includes(id)),
           of: (row) => row.verdict,
         },
       ];

@@ -454,5 +454,8 @@
     return { rows: rows.sort(order).slice(0, most), total, fit };
   }
 
-  root.kvMatrix = { open, collect, serves };
+  /* Verdicts of combinations that the engine refuses: no configuration is counted or listed for them. */
+  const REFUSED = ["engine_does_not_run", "format_not_supported"];
+
+  root.kvMatrix = { open, collect, serves, REFUSED };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -33,6 +33,7 @@
     if (state.context) found.push(["context_tokens", state.context.map(Number)]);
     if (state.verdict) found.push(["verdict", state.verdict]);
     else if (state.requests) found.push(["verdict", root.kvKernel.words.serving_verdicts]);
+    else found.push(["refused", root.kvMatrix.REFUSED]); // as the table, which has no row of them
     return found;
   }
 
@@ -64,6 +65,8 @@
     const where = filters.map(([column, values, further]) =>
       column === "own"
         ? sqlOwn(values, further)
+        : column === "refused"
+        ? `verdict NOT IN (${values.map(text).join(", ")})`
         : values.length === 1
         ? `${column} = ${text(values[0])}`
         : `${column} IN (${values.map(text).join(", ")})`
@@ -81,7 +84,11 @@
 
   function pandas(address, filters, least) {
     const plain = filters.filter(([column]) => column !== "own");
-    const rows = plain.map(([column, values]) => `    ("${column}", "in", ${literal(values)}),`);
+    const rows = plain.map(([column, values]) =>
+      column === "refused"
+        ? `    ("verdict", "not in", ${literal(values)}),`
+        : `    ("${column}", "in", ${literal(values)}),`
+    );
     if (least) rows.push(`    ("max_concurrent_requests", ">=", ${least}),`);
     const own = filters.find(([column]) => column === "own");
     const lines = [
