@@ -44,7 +44,7 @@
     coding: "coder",
     code: "coder",
     programming: "coder",
-    vision: "vl",
+    vision: "vision",
     chat: "",
     agents: "",
     agentic: "",

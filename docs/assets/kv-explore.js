@@ -250,6 +250,12 @@
           of: (row) => row.config.model.kind,
         },
         {
+          key: "input",
+          label: "Input",
+          values: [["text", "Text only"], ["vision", "Vision"], ["audio", "Audio"]],
+          of: (row) => row.config.model.inputs.split("|"),
+        },
+        {
           key: "maker",
           label: "Maker",
           values: frequent(matrix.models.map((model) => model.maker)),
@@ -500,6 +506,7 @@
       return {
         models: matrix.models.filter((model) =>
           (!asked.name || matches(textOf(model), asked.name[0])) && has("kind", model.kind) &&
+          (!asked.input || model.inputs.split("|").some((one) => asked.input.includes(one))) &&
           has("maker", model.maker)
         ),
         gpus: site.gpus.filter((gpu) => has("gpu", gpu.id)).sort((a, b) => rank.get(a.id) - rank.get(b.id)),
@@ -634,7 +641,7 @@
       if (many) {
         const counting = (row) => {
           if (wanted(row) && (facet.key === "verdict" || kvMatrix.serves(row))) {
-            totals.set(facet.of(row), (totals.get(facet.of(row)) || 0) + 1);
+            for (const one of [].concat(facet.of(row))) totals.set(one, (totals.get(one) || 0) + 1);
             if (facet.key === "kv" && row.config.kvFormat === row.config.model.kv) {
               totals.set("own", (totals.get("own") || 0) + 1);
             }
@@ -717,7 +724,9 @@
       if (state.kv && !(state.kv.length === 1 && state.kv[0] === "own")) {
         parts.push(`KV cache ${labelOf("kv").join(" or ")}`);
       }
-      for (const key of ["kind", "maker", "verdict"]) if (state[key]) parts.push(labelOf(key).join(" or "));
+      for (const key of ["kind", "input", "maker", "verdict"]) {
+        if (state[key]) parts.push(labelOf(key).join(" or "));
+      }
       if (state.engine) parts.push(site.engine.label);
       if (state.name) parts.push(`name contains “${state.name[0]}”`);
       if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "request|requests")}`);

@@ -263,6 +263,7 @@
       const sorted = [...serving].sort(byRelease);
       const link = (model) =>
         make("a", { href: new URL(`../../models/${model.slug}/`, location.href).pathname }, model.name);
+      const reads = ({ inputs }) => inputs.split("|").map((one) => one === "text" ? "" : `, ${one}`).join("");
       const taken = ({ model, deployment: { weightFormat } }) => {
         const [own] = site.weight_formats;
         if (weightFormat === own.name && model.by_name) return `, ${words.sentences.weights_by_name}`;
@@ -274,7 +275,13 @@
         make(
           "tr",
           { id: `of-${one.model.slug}` },
-          make("th", { scope: "row" }, link(one.model), " ", make("small", {}, one.model.maker + taken(one))),
+          make(
+            "th",
+            { scope: "row" },
+            link(one.model),
+            " ",
+            make("small", {}, one.model.maker + reads(one.model) + taken(one)),
+          ),
           make("td", { class: "kv-num" }, String(one.deployment.devices)),
           ...site.contexts.map((context) =>
             result.whyCell(kvCapacity.serve(one.deployment, context), one, context)

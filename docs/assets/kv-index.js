@@ -78,9 +78,12 @@
     for (const facet of facets) known[facet.key] = facet.chips.map((chip) => chip.value);
     let state = {}, ignored = [];
 
+    const valuesOf = (row, key) => row.dataset[key].split("|");
     const passes = (row, without) =>
       (without === "name" || !state.name || matches(row.dataset.search, state.name[0])) &&
-      facets.every(({ key }) => key === without || !state[key] || state[key].includes(row.dataset[key]));
+      facets.every(({ key }) =>
+        key === without || !state[key] || valuesOf(row, key).some((one) => state[key].includes(one))
+      );
 
     function show() {
       const filtered = Object.keys(state).some((key) => key !== "sort");
@@ -105,7 +108,8 @@
       for (const { key, chips, more } of facets) {
         const left = new Map();
         for (const row of rows) {
-          if (passes(row, key)) left.set(row.dataset[key], (left.get(row.dataset[key]) || 0) + 1);
+          if (!passes(row, key)) continue;
+          for (const one of valuesOf(row, key)) left.set(one, (left.get(one) || 0) + 1);
         }
         for (const chip of chips) {
           const on = Boolean(state[key]?.includes(chip.value));

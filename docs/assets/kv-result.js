@@ -228,12 +228,12 @@
     const engine = site.engines.find((one) => one.name === (state.engine || site.engine.default));
     const gpu = site.gpus.find((one) => one.id === state.gpu);
     const evidence = new URL("evidence/", kvreport.root).href;
-    const said = gpu && !gpu.logged && !gpu.local && engine?.confirmed
-      ? words.sentences.no_log
-      : engine?.confirmed;
-    return said
-      ? make("p", { class: "kv-note" }, `${said} `, make("a", { href: evidence }, "Evidence"))
-      : null;
+    const none = gpu && !gpu.logged && !gpu.local;
+    const said = engine?.confirmed && (none ? words.sentences.no_log : engine.confirmed);
+    if (!said) return null;
+    const whole = make("p", { class: "kv-note" }, `${said} `, make("a", { href: evidence }, "Evidence"));
+    if (none || !engine.expected) return whole;
+    return make("details", { class: "kv-data" }, make("summary", {}, engine.expected), whole);
   }
 
   const printedTitles = new WeakMap();

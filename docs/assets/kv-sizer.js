@@ -378,6 +378,12 @@
         layouts(answer, best),
         make("p", { class: "kv-note" }, whatIsTried({ ...answer, gpu: answer.alone ? best.gpu : null })),
         command(answer.same),
+        ...(work.prompt && !best.gpu.devices
+          ? [
+            make("p", { class: "kv-note" }, "The same workload with prefill and decode on separate GPUs:"),
+            command(`${answer.same} --disaggregated`),
+          ]
+          : []),
         make("h2", {}, "How it is computed"),
         make("div", {
           class: "kv-steps",
@@ -494,8 +500,24 @@
       );
     }
 
+    /* A number with its share of a whole as a bar, up to all of it. */
+    function withBar(share) {
+      const bar = make("span", { class: "kv-room" });
+      bar.style.setProperty("--kv-share", `${Math.round(100 * Math.min(Math.max(share, 0), 1))}%`);
+      return [`${Math.round(share * 100)}%`, bar];
+    }
+
     /* Deployments that cost the same as the best one, and why it comes first. */
     function tie({ priced, listed }, best) {
+      const many = listed.filter((one) => one.gpu !== best.gpu && one.devices === best.devices);
+      if (!priced && many.length) {
+        const names = many.slice(0, 6).map((one) => one.gpu.short).join(", ");
+        return make(
+          "p",
+          { class: "kv-note", "data-kv-tie": "" },
+          `As many GPUs are enough with ${names}. With prices (under Advanced), the list is ranked by cost.`,
+        );
+      }
       const equal = priced ? listed.filter((one) => one !== best && one.price === best.price) : [];
       if (!equal.length) return "";
       const other = equal.find((one) => one.gpu !== best.gpu) || equal[0];
@@ -537,7 +559,7 @@
           "tr",
           {},
           make("th", { scope: "row" }, title),
-          ...columns.map((column) => make("td", { class: "kv-num" }, value(column))),
+          ...columns.map((column) => make("td", { class: "kv-num" }, ...[value(column)].flat())),
         );
       return make(
         "div",
@@ -568,8 +590,7 @@
             row("Requests that fit", ([, , replicas]) => count(replicas * best.each)),
             row(
               "Headroom",
-              ([, requests, replicas]) =>
-                `${Math.round(kvKernel.headroom(replicas, best.each, requests) * 100)}%`,
+              ([, requests, replicas]) => withBar(kvKernel.headroom(replicas, best.each, requests)),
             ),
           ),
         ),
@@ -703,7 +724,7 @@
         ["Replicas × GPUs", (one) => `${one.replicas[2]} × ${one.layout.devices}`, true],
         ["Layout", (one) => layoutWords[one.layout.label], false],
         ["Requests per replica", (one) => `${count(one.each)}${one.sure ? "" : " (tight)"}`, true],
-        ["Headroom", (one) => `${Math.round(one.headroom * 100)}%`, true],
+        ["Headroom", (one) => withBar(one.headroom), true],
         ["Memory", (one) => gib(one.memory, 0), true],
         ...prices,
         ["Weights", formats, false],
@@ -722,7 +743,7 @@
         const attributes = title === "Memory"
           ? { class: "kv-num kv-size", "data-value": one.memory }
           : { class: numeric ? "kv-num" : false };
-        return make("td", attributes, value(one));
+        return make("td", attributes, ...[value(one)].flat());
       };
       const rows = shown.map((one) =>
         make(

@@ -209,6 +209,12 @@ class Model(Record):
         return self.id.replace("/", "--")
 
     @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """What the model reads besides text, by the components that it has: ``vision``, ``audio``; else ``text``."""
+        parts = {row.component for row in self.weights}
+        return tuple(kind for kind in ("vision", "audio") if kind in parts) or ("text",)
+
+    @cached_property
     def release_known(self) -> bool:
         """True if it is known in which formats the repository stores its weights.
 

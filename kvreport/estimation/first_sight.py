@@ -140,12 +140,26 @@ def _local(family: str, kind: str, folder: Path | None) -> FirstSight | None:
     )
 
 
+def _found(family: str, kind: str, seen: FirstSeen | None) -> FirstSight | None:
+    return first_sight(family, kind) if seen is None else summary(seen, family, kind)
+
+
+def expected(family: str, seen: FirstSeen | None = None) -> str:
+    """Say the error to expect in one line: the first of :func:`sentence`'s figures; empty where there are too few logs."""
+    found = _found(family, ALL_FLAGS, seen)
+    return (
+        (found
+        and (
+            f"Expected error: the {_PREDICTED[found.quantity]} is within ±{_percent(found.median)} in half of the starts "
+            f"and within ±{_percent(found.p90)} in nine of ten."
+        ))
+        or ""
+    )
+
+
 def sentence(family: str, seen: FirstSeen | None = None) -> str:
     """Say how far an engine's logs were off at first sight; empty where there are too few."""
-    found, further = (
-        first_sight(family, kind) if seen is None else summary(seen, family, kind)
-        for kind in (ALL_FLAGS, SOME_ASSUMED)
-    )
+    found, further = (_found(family, kind, seen) for kind in (ALL_FLAGS, SOME_ASSUMED))
     if found is None:
         return ""
     name = engine_name(family.replace("_", "-"))

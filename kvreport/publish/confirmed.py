@@ -10,7 +10,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.first_seen import FirstSeen
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
-from kvreport.estimation.first_sight import is_local, sentence
+from kvreport.estimation.first_sight import expected, is_local, sentence
 from kvreport.words import SENTENCES
 
 
@@ -20,9 +20,22 @@ def confirmed(catalog: Catalog, engine: Engine) -> str:
     return "" if found is None else sentence(engine.family, found)
 
 
+def expected_error(catalog: Catalog, engine: Engine) -> str:
+    """The same in one line, which stands over the whole sentence."""
+    found = _seen(catalog.folder)
+    return "" if found is None else expected(engine.family, found)
+
+
 @cache
 def _seen(folder: Path) -> FirstSeen | None:
     return FirstSeen.read(folder)
+
+
+def under(catalog: Catalog, engine: Engine, gpu: Accelerator | None = None) -> dict[str, str]:
+    """What stands under an answer: the whole sentence, and the line over it where there is one."""
+    whole = confirmed(catalog, engine) if gpu is None else confirmed_on(catalog, engine, gpu)
+    line = expected_error(catalog, engine) if whole and whole != SENTENCES["no_log"] else ""
+    return {"confirmed": whole, "expected": line}
 
 
 def confirmed_on(catalog: Catalog, engine: Engine, gpu: Accelerator) -> str:

@@ -8,7 +8,7 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``facts.json`` and ``names.json``: all of it in the same form, for the other pages; models' names apart, which the page of
   one model does not need.
 - ``models.json``: what does not depend on a device: maker, limit, release, default formats.
-- ``traits.json``: what else the explorer filters and sorts by: attention type, parameters, whether it is a copy.
+- ``traits.json``: what else the explorer filters and sorts by: attention type, inputs, parameters, whether it is a copy.
 - ``aliases.json``: families and other names, for the text filter.
 - ``<folder>/weights-<format>.json``: weights in a layout; ``weights-own.json`` has each model in the format that its page
   takes, which is not what its release stores where nobody has read that. The folder is the tensor-parallel size,
@@ -177,6 +177,7 @@ def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
 def _traits(site: SiteData, models: Sequence[Facts]) -> Facts:
     return {
         "kind": [facts["kind"] for facts in models],
+        "inputs": ["|".join(model.inputs) for model in site.models],
         "copy": [int(model.quantized_from is not None) for model in site.models],
         "parameters": [_rounded(facts["parameters"]) for facts in models],
         "active": [_rounded(facts["active"]) for facts in models],

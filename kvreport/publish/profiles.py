@@ -32,7 +32,7 @@ from kvreport.publish.columns import (
     published_columns,
     reserve_rates,
 )
-from kvreport.publish.confirmed import confirmed, is_logged
+from kvreport.publish.confirmed import confirmed, expected_error, is_logged
 from kvreport.publish.site_data import SiteData, page_format, short_name
 
 SCHEMA: Final = 1
@@ -190,6 +190,7 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
             "versions": list(engine.versions) if engine.versions else None,
             "version": engine.version or None,
             "confirmed": confirmed(site.catalog, engine),
+            "expected": expected_error(site.catalog, engine),
         }
         for engine in listed
     ]

@@ -423,3 +423,33 @@ def test_one_price_alone_is_no_tie(page: Any, address: str) -> None:
     page.goto(f"{address}sizer/?concurrent=2&prices=h100-sxm-80gb%3D2.5%2Cb200-sxm-180gb%3D7")
     answer(page)
     assert page.locator("[data-kv-tie]").count() == 0
+
+
+def test_pools_apart_are_one_command_away_and_headroom_is_drawn(
+    page: Any, address: str, tiny_site: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page.goto(f"{address}sizer/?gpu=h100-sxm-80gb&concurrent=40&context=4K&prompt=2000&output=500")
+    found = answer(page)
+    (text,) = page.locator(".kv-sized .kv-command code", has_text="--disaggregated").all_inner_texts()
+    assert main([*shlex.split(text)[1:], "--data", str(tiny_site.catalog)]) == 0
+    assert "prefill" in capsys.readouterr().out
+    shares = page.eval_on_selector_all(
+        ".kv-table .kv-room", "all => all.map((one) => one.style.getPropertyValue('--kv-share'))"
+    )
+    said = page.eval_on_selector_all(
+        ".kv-table .kv-room", "all => all.map((one) => one.parentElement.textContent)"
+    )
+    assert len(said) >= 3
+    assert shares == [f"{min(int(text.removesuffix('%')), 100)}%" for text in said]
+    assert found["best"]["headroom"] >= 0
+
+
+def test_as_many_gpus_of_other_types_are_named(page: Any, address: str) -> None:
+    """Where no price is given, nothing says which of them is cheaper."""
+    page.goto(f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&concurrent=1&burst=1&spares=0")
+    found = answer(page)
+    alike = [one for one in found["deployments"] if one["devices"] == found["best"]["devices"]]
+    assert len(alike) > 1
+    said = page.inner_text("[data-kv-tie]")
+    assert said.startswith("As many GPUs are enough with ")
+    assert said.count(",") == len(alike) - 2 + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
 from kvreport.errors import CatalogError
+from kvreport.estimation.first_sight import first_sight as first_sight_of
 from kvreport.estimation.first_sight import sentence
 from kvreport.evidence.validation import Validation
-from kvreport.publish.confirmed import confirmed, confirmed_on
+from kvreport.publish.confirmed import confirmed, confirmed_on, expected_error, under
 from kvreport.resources import data_dir
 from kvreport.site.kit.charts import specification
 from kvreport.site.kit.drawing import Drawing
@@ -123,6 +125,13 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
     catalog = open_catalog()
     assert said in " ".join(first_sight.leads(found))
     assert confirmed(catalog, catalog.engine("vllm-0.11")) == said
+    # One line with the same figures stands over it.
+    figures = first_sight_of("vllm")
+    line = expected_error(catalog, catalog.engine("vllm-0.11"))
+    assert line.startswith("Expected error: the number of KV tokens is within ±")
+    assert re.findall(r"[\d.]+%", line) == [f"{figures.median:.1%}", f"{figures.p90:.1%}"]
+    assert all(one in said for one in re.findall(r"[\d.]+%", line))
+    assert under(catalog, catalog.engine("vllm"), catalog.accelerator("mi455x"))["expected"] == ""
     asked = ["estimate", "llama-3.1-8b", "--gpu", "H100", "--context", "8K"]
     assert main(asked) == 0
     assert said in capsys.readouterr().out

@@ -12,7 +12,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.publish import counts
-from kvreport.publish.confirmed import confirmed_on
+from kvreport.publish.confirmed import under
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table
@@ -70,13 +70,11 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             "gpu/lead.html",
             uri,
             names
-            | {
-                "confirmed": ""
+            | (
+                {"confirmed": "", "expected": ""}
                 if _refused(inputs.site, gpu)
-                else confirmed_on(
-                    inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine, gpu
-                )
-            },
+                else under(inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine, gpu)
+            ),
         ),
         sections=(
             section("memory", "Memory: advertised and usable", "gpu/memory.html"),

@@ -49,6 +49,7 @@ def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:
     taken = "" if read else f", weights taken as {site.catalog.weight_formats[form].label}"
     if model.by_name:
         taken = f", {SENTENCES['weights_by_name']}"
+    taken = "".join(f", {one}" for one in model.inputs if one != "text") + taken
     place = site.contexts.index(site.counted_context)
     for gpu in site.gpus:
         one = site.serving(model, gpu.id)

@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.model import Model
-from kvreport.publish.confirmed import confirmed
+from kvreport.publish.confirmed import under
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table
 from kvreport.site.kit import social_cards
@@ -51,7 +51,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         names=("how many users", "memory calculator"),
         description=f"{plain(made['answer'])} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
-        lead=render("home/lead.html", "", names | {"confirmed": confirmed(site.catalog, site.engine)}),
+        lead=render("home/lead.html", "", names | under(site.catalog, site.engine)),
         sections=(
             Section("boundary", "Capacity by context length", render("home/boundary.html", "", names)),
             Section("commands", "Commands, link and citation", render("home/commands.html", "", names)),

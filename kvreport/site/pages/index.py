@@ -28,6 +28,9 @@ from kvreport.words import counted
 SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
 """Why a model is not served where the engine supports it: memory, requests or context."""
 
+INPUTS: Final = {"text": "Text only", "vision": "Vision", "audio": "Audio"}
+"""What a model reads, in words."""
+
 SIZES: Final = (
     (4, "under 4B"),
     (16, "4B to 16B"),
@@ -134,10 +137,11 @@ def models(site: SiteData) -> Names:
         keys = (
             ("maker", model.maker),
             ("kind", cache_kind(model)),
+            ("input", "|".join(model.inputs)),
             ("size", size_class(model)),
             ("year", model.release[:4] if model.release else "unknown"),
         )
-        words = _search_words(model.name, model.id, *model.aliases, model.family, model.maker)
+        words = _search_words(model.name, model.id, *model.aliases, model.family, model.maker, *model.inputs)
         rows.append(
             Row(
                 Cell(model.name, href=f"models/{model.slug}/", hint=model.maker),
@@ -177,6 +181,7 @@ def models(site: SiteData) -> Names:
         "facets": (
             ("size", "Parameters"),
             ("kind", "Attention type"),
+            ("input", "Input"),
             ("maker", "Maker"),
             ("year", "Released"),
         ),
@@ -371,9 +376,11 @@ def facet_values(context: Names) -> tuple[tuple[str, str, tuple[tuple[str, str, 
 
     found = []
     for key, label in context["facets"]:
-        counts = Counter(dict(row.keys).get(key, "") for row in context["table"].rows)
+        said = (dict(row.keys).get(key, "") for row in context["table"].rows)
+        counts = Counter(value for values in said for value in values.split("|"))
         values = sorted(counts.items(), key=lambda item: place(key, *item))
-        named = tuple((value, attention_label(value) if key == "kind" else value, n) for value, n in values)
+        labels = {"kind": attention_label, "input": INPUTS.__getitem__}
+        named = tuple((value, labels.get(key, str)(value), n) for value, n in values)
         found.append((key, label, named))
     return tuple(found)
 

@@ -48,7 +48,7 @@ LONG: Final = 131072
 """The context of long documents."""
 PICKS: Final = 4
 """Models named for each use."""
-COLUMNS: Final = ("Coding", "Chat")
+COLUMNS: Final = ("Coding", "Chat", "Images")
 """The uses that tables of machines name a model for."""
 LEAST: Final = 4096
 """The shortest context of a machine's page, for which a shortfall is stated."""
@@ -158,7 +158,7 @@ def _uses() -> dict[str, tuple[int, Callable[[Candidate], bool]]]:
         return one.ollama.partition(":")[0] in coding
 
     def sees(one: Candidate) -> bool:
-        return any(row.component == "vision" for row in one.model.weights)
+        return "vision" in one.model.inputs
 
     return {
         "Coding": (CONTEXT, codes),

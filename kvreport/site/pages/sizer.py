@@ -25,6 +25,8 @@ from kvreport.site.pages import local
 from kvreport.words import LIMITS, WAYS
 
 URI: Final = "sizer/"
+POOLS: Final = "questions/prefill-decode-ratio/"
+"""Where prefill and decode on separate GPUs are explained."""
 TITLE: Final = "Size a deployment"
 EXAMPLES: Final = ("meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.1-8B-Instruct")
 """Models that the page starts with, where the catalog has them; else its first one."""
@@ -69,8 +71,9 @@ FIELDS: Final = tuple(Field(**one) for one in read_table("sizer fields"))
 _START: Final = {field.name: field.value for field in FIELDS}
 
 
-def page(site: SiteData) -> Page:
+def page(site: SiteData, addresses: frozenset[str] = frozenset()) -> Page:
     """Return the page."""
+    pools = POOLS if POOLS in addresses else ""
     return Page(
         uri=URI,
         kind="tool",
@@ -79,7 +82,7 @@ def page(site: SiteData) -> Page:
         names=("sizer", "size a deployment", "capacity planning", "how many GPUs"),
         description="From people, lengths and latency targets to GPUs, replicas, layouts and commands, ranked in "
         "your browser.",
-        sections=(Section("sizer", "", render("sizer/body.html", URI, context(site))),),
+        sections=(Section("sizer", "", render("sizer/body.html", URI, {**context(site), "pools": pools})),),
     )
 
 
@@ -174,7 +177,7 @@ def _rows(site: SiteData, found: Sizing) -> list[Row]:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page."""
-    yield page(inputs.site)
+    yield page(inputs.site, inputs.addresses)
 
 
 TYPE: Final = PageType("sizer", pages)

@@ -19,7 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.publish.attention_types import attention_label, cache_kind
-from kvreport.publish.confirmed import confirmed_on
+from kvreport.publish.confirmed import under
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
@@ -99,11 +99,11 @@ def page(inputs: Inputs, model: Model) -> Page:
             "model/lead.html",
             uri,
             names
-            | {
-                "confirmed": ""
+            | (
+                {"confirmed": "", "expected": ""}
                 if best is None
-                else confirmed_on(site.catalog, site.engine, site.catalog.accelerators[best.config.gpu])
-            },
+                else under(site.catalog, site.engine, site.catalog.accelerators[best.config.gpu])
+            ),
         ),
         sections=(
             section("boundary", "Capacity by context length", "model/boundary.html"),
