@@ -148,13 +148,12 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
     """Say the error to expect in one line: the first of :func:`sentence`'s figures; empty where there are too few logs."""
     found = _found(family, ALL_FLAGS, seen)
     return (
-        (found
+        found
         and (
             f"Expected error: the {_PREDICTED[found.quantity]} is within ±{_percent(found.median)} in half of the starts "
             f"and within ±{_percent(found.p90)} in nine of ten."
-        ))
-        or ""
-    )
+        )
+    ) or ""
 
 
 def sentence(family: str, seen: FirstSeen | None = None) -> str:

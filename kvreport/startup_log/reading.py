@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 from kvreport import words
 from kvreport.budgets import LOG
-from kvreport.catalog.log_lines import Engine, fact_of, log_lines
+from kvreport.catalog.log_lines import Engine, LogLine, fact_of, log_lines
 from kvreport.catalog.refusals import refusals
 from kvreport.errors import InputError
 from kvreport.startup_log.patterns import FACTS, Pattern, patterns
@@ -292,6 +292,12 @@ def explain(says: str, facts: dict[str, Value]) -> str:
     """Put the numbers into what a pattern says."""
     told = re.sub(r"\{(\w+)\}", lambda m: show(m[1], facts[m[1]]) if m[1] in facts else m[0], says)
     return re.sub(r"\b1 (stage|device|rank|request|server|token)s\b", r"1 \1", told)
+
+
+def meaning(line: LogLine) -> str:
+    """Say what a line means, with the numbers of its example."""
+    found = (one.says for one in read_log(line.example).recognised if one.pattern == line.name)
+    return next(found, line.says)
 
 
 def show(name: str, value: Value) -> str:

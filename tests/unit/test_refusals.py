@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,6 +75,9 @@ def test_a_worked_example_ends_in_its_sentence_and_is_on_its_page(refusal) -> No
     site = SimpleNamespace(catalog=open_catalog(), models=())
     html = _page(site, 0, refusal).sections[0].html
     assert '<h2 id="helps">How to fix it</h2>\n<ul><li>' in html
+    # What a line means has the numbers of its example, no names of values that a reader would have to fill in.
+    told = re.sub(r"<pre.*?</pre>|<[^>]+>", "", html.partition('<h2 id="helps">')[0], flags=re.DOTALL)
+    assert not re.search(r"\[[a-z]|\{\w+\}", told), told
     assert ("kv-table" in html) == (refusal.example is not None)
     if refusal.example is not None:
         asked = dict(refusal.example)

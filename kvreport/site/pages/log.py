@@ -14,8 +14,9 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.startup_log import FACTS, patterns, table
+from kvreport.startup_log import patterns, table
 from kvreport.startup_log.llama_cpp import browser_table
+from kvreport.startup_log.reading import meaning
 
 URI: Final = "log/"
 LINES: Final = f"{FOLDER}/log-lines.json"
@@ -83,23 +84,22 @@ def context(site: SiteData, runtime_bytes: int) -> Names:
 
 
 def _lines() -> Table:
-    """One row for each thing that lines mean, with the numbers named."""
+    """One row for each thing that lines mean, with the numbers of an example."""
     owners: dict[str, list[str]] = {}
+    said: dict[str, str] = {}
     for pattern in patterns():
-        meaning = pattern.line.says
-        for name, fact in FACTS.items():
-            meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
-        known = owners.setdefault(meaning, [])
+        known = owners.setdefault(pattern.line.says, [])
+        said.setdefault(pattern.line.says, meaning(pattern.line))
         owner = _OWNERS[pattern.engine] if pattern.engine in _OWNERS else str(pattern.engine)
         if owner not in known:
             known.append(owner)
     return Table(
-        "Log lines that the log reader recognizes, with their meaning. The reader lists all other lines as unrecognized.",
+        "Log lines that the log reader recognizes, with their meaning and the numbers of an example. The reader lists all other lines as unrecognized.",
         Column("Engine", numeric=False),
         (Column("Meaning of the line", numeric=False),),
         tuple(
-            Row(Cell(_ANY if _ANY in names else ", ".join(names)), (Cell(meaning),))
-            for meaning, names in owners.items()
+            Row(Cell(_ANY if _ANY in names else ", ".join(names)), (Cell(said[says]),))
+            for says, names in owners.items()
         ),
         css="kv-words",
     )

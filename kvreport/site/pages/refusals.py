@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import log
-from kvreport.startup_log import FACTS
+from kvreport.startup_log.reading import meaning
 from kvreport.units import gib
 from kvreport.words import counted
 
@@ -35,11 +34,12 @@ _PARTS: Final = (
 def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
     engines = {line.name: (one.engine, line) for one in log_lines() for line in one.lines}
     engine, line = engines[refusal.lines[0]]
-    means = (refusal.means,) if refusal.means else _meanings([engines[name][1] for name in refusal.lines])
+    lines = [engines[name][1] for name in refusal.lines]
+    means = {refusal.means: line.example} if refusal.means else _meanings(lines)
     result = _answer(site, refusal)
     context: dict[str, Any] = {**log.context(site, runtime_bytes)} | {
         "refusal": refusal,
-        "means": means,
+        "means": tuple(means.items()),
         "remedies": _remedies(engine or "any", line),
         "sentence": line.example,
         "example": line.example,
@@ -55,7 +55,7 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
         kind="tool",
         title=refusal.title,
         heading=refusal.title,
-        description=means[0].split(". ")[0].rstrip(".") + ".",
+        description=next(iter(means)).split(". ")[0].rstrip(".") + ".",
         sections=(Section("refusal", "", body),),
         names=refusal.lines,
         quoted=(
@@ -65,17 +65,12 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
     )
 
 
-def _meanings(lines: list[LogLine]) -> tuple[str, ...]:
-    """What lines mean, with the names of the numbers in the place of the numbers."""
-    told = (
-        re.sub(
-            r"\{(\w+)\}",
-            lambda one: f"[{FACTS[one[1]].label}]" if one[1] in FACTS else "[a number]",
-            line.says,
-        )
-        for line in lines
-    )
-    return tuple(dict.fromkeys(told))
+def _meanings(lines: list[LogLine]) -> dict[str, str]:
+    """What lines mean, with the numbers of their examples, and the first example of each meaning."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in lines:
+        found.setdefault(line.says, (meaning(line), line.example))
+    return dict(found.values())
 
 
 def _remedies(engine: str, line: LogLine) -> tuple[str, ...]:
