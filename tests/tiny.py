@@ -77,7 +77,8 @@ A short answer.
 | always | {{ 1 GiB = GiB }} |
 """,
     "second": "---\nreader: {model: llama-3.1-8b, gpu: H100}\n---\n# Second\n\n{{ MODEL }} has"
-    " {{ parameters(MODEL) as billion.1 }} parameters.\n",
+    " {{ parameters(MODEL) as billion.1 }} parameters.\n\nLlama 3.1 8B keeps"
+    ' {{ kv_per_token("llama-3.1-8b") as KiB.0 }} of each token.\n',
 }
 """Two questions to a reader's own case, and the list that gives their order."""
 

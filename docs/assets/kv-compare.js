@@ -398,9 +398,54 @@
       } times the ${figure(less)} of ${next}. `;
     }
 
+    /* Why one engine serves more than another: the bytes that differ most, or the limit of its scheduler. */
+    function whyEngines() {
+      const able = shown.filter(({ model, deployment }) => deployment && takes(model)).map((thing) => {
+        const told = kvCapacity.told(thing.deployment, asked());
+        return { name: thing.name, told, answer: kvCapacity.serve(told, asked()) };
+      });
+      const [least, most] = [Math.min, Math.max].map((of) => {
+        const users = of(...able.map(({ answer }) => answer.users));
+        return able.find(({ answer }) => answer.users === users);
+      });
+      if (!least || least.answer.users === most.answer.users) return "";
+      if (least.answer.limitedBy === "max_num_seqs") {
+        return ` Why: memory would hold ${count(least.answer.held)} on ${least.name}, but it runs at most ${
+          count(least.answer.users)
+        } at once (max_num_seqs).`;
+      }
+      const label = (name) => kvKernel.words.waterfall[name];
+      const sizes = ({ told, answer }) => {
+        const parts = kvCapacity.reserveParts(told);
+        return [
+          [`memory not given to the engine (share ${told.gpu.share})`, told.gpu.usable - told.memory],
+          [label("weights").toLowerCase(), told.resident],
+          ...(parts && kvCapacity.reserveParts(least.told) && kvCapacity.reserveParts(most.told)
+            ? [
+              [label("activations").toLowerCase(), parts.activations],
+              [label("outside").toLowerCase(), parts.outside],
+              [label("graphs"), parts.graphs],
+            ]
+            : [["memory reserved by the engine", told.reserve]]),
+          ["KV cache of one request", answer.request],
+        ];
+      };
+      const few = sizes(least), many = sizes(most);
+      const parts = few.map(([name, bytes], n) => ({ name, bytes, other: many[n][1] }))
+        .filter(({ bytes, other }) => bytes - other >= 2 ** 30 / 100)
+        .sort((a, b) => (b.bytes - b.other) - (a.bytes - a.other)).slice(0, 3);
+      const said = parts.map(({ name, bytes, other }) =>
+        `${name} ${gib(bytes)} in place of ${gib(other)} GiB`
+      );
+      return ` Why: the KV pool is ${gib(least.told.pool, 1)} GiB per GPU on ${least.name} and ${
+        gib(most.told.pool, 1)
+      } GiB on ${most.name}.${said.length ? ` On ${least.name}: ${said.join(", ")}.` : ""}`;
+    }
+
     /* Where accelerators differ by more than twice: what the weights leave on each, and that the sizer gives each its own
        number. */
     function why(sizes) {
+      if (state.engines) return whyEngines();
       const able = shown.filter(({ model, deployment }) => deployment && takes(model));
       if (key() !== "gpus" || able.length < 2 || sizes.length > 1) return "";
       if (able.some(({ gpu }) => gpu.devices)) return "";

@@ -10,13 +10,22 @@
   /* Letters and digits only, so that "rtx4090", "RTX 4090" and "rtx-4090" are one. */
   const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.]+/g, "");
 
+  /* A size of memory, as "20 GB": what has so much, and no name that happens to hold these letters. */
+  const MEMORY = /(?:^|\s)(\d{1,4})\s*gi?b(?=\s|$)/i;
+
   /* Items that have every word of the query, somewhere in their names. First comes what is called just so ("h100"), then
      what has fewest other words: a release before its quantized copies. */
-  function narrowed(items, query) {
-    const words = query.toLowerCase().split(/[\s,]+/).map(plain).filter(Boolean);
+  function narrowed(items, text) {
+    const [size, number] = MEMORY.exec(text) || [];
+    const query = size && items.some((item) => item.memory) ? text.replace(size, " ") : text;
+    if (query !== text) {
+      const own = items.filter((item) => item.memory === `${number}gb`);
+      if (own.length) return query.trim() ? narrowed(own, query) : own;
+    }
+    const words = text.toLowerCase().split(/[\s,]+/).map(plain).filter(Boolean);
     const found = items.filter((item) => words.every((word) => item.plain.includes(word)));
     if (!words.length) return found;
-    const whole = plain(query);
+    const whole = plain(text);
     const others = new Map(
       found.map((item) => [item, item.called.includes(whole) ? -1 : unasked(item, words)]),
     );
@@ -52,12 +61,13 @@
     }];
   }
 
-  const itemOf = ([id, name, maker, release, common, aliases]) => ({
+  const itemOf = ([id, name, maker, release, common, aliases, memory]) => ({
     id,
     name,
     maker,
     release,
     common: Boolean(common),
+    memory: plain((memory || "").replace("GiB", "GB")),
     plain: plain([id, name, maker, ...aliases].join(" ")),
     called: [id, name, ...aliases].map(plain),
   });

@@ -334,6 +334,12 @@
       link.getAttribute("href"),
       link.textContent,
     ]);
+    // What is computed for models that it names, whatever the reader chooses.
+    const blocks = $$(".kv-q:not([data-kv-live])", root).filter((one) => /["']/.test(one.title))
+      .map((one) => one.closest("table, li, p"));
+    const examples = [...new Set(blocks)].filter((block) =>
+      block && !$("[data-kv-live], [data-kv-case]", block)
+    );
     const field = (name) => form.elements.namedItem(name);
     const pickers = {};
     const early = kvreport.changedEarly(form);
@@ -388,6 +394,22 @@
       return found ? found.layout.tp : 1;
     }
 
+    /* Mark what does not follow the reader's case, or take the marks away. */
+    function markExamples(on) {
+      for (const label of $$(".kv-example", root)) label.remove();
+      for (const block of examples) {
+        block.classList.toggle("kv-of-example", on);
+        if (!on) continue;
+        const label = kvreport.make("strong", { class: "kv-example" }, "Example: ");
+        if (block.matches("table")) {
+          (block.closest(".md-typeset__scrollwrap, .kv-scroll") || block).before(label);
+        } else block.prepend(label);
+      }
+      if (on && examples.length) {
+        told.append(" What is marked “Example” is for the models that it names, not for yours.");
+      }
+    }
+
     async function show(ignored) {
       const mine = (turn += 1);
       kvreport.busy();
@@ -397,6 +419,7 @@
       const search = kvState.search(state, start);
       $("[data-kv-reset]", form).toggleAttribute("hidden", search === "");
       if (search === "") {
+        markExamples(false);
         for (const { node, text } of printed) node.replaceChildren(text);
         for (const [link, href, text] of links) {
           link.setAttribute("href", href);
@@ -408,6 +431,7 @@
         const facts = await factsFor(base, state.model, used);
         if (mine !== turn) return;
         compute(facts);
+        markExamples(true);
       } catch (error) {
         if (mine !== turn) return;
         told.textContent = `The numbers of this case could not be read (${error.message}).`;

@@ -133,7 +133,11 @@
       : make(
         "p",
         { class: "kv-note", "data-kv-report": "" },
-        "Copy this report, and send it to the maintainers of this site: no address for reports is set.",
+        "Press Copy at the report above, add the number that you expect and its source, and send both to whoever runs ",
+        make("b", {}, location.host),
+        ". Site owner: set ",
+        make("code", {}, "repo_url"),
+        " in mkdocs.yml, and this becomes a button that opens an issue.",
       );
     // The way to report stands under the text of the report.
     body.replaceChildren(...rows, report, make("p", {}, print));

@@ -1,7 +1,7 @@
 """What the pages' pickers and the box for free text look through: models and accelerators with their names.
 
 ``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names], ``gpus`` are
-[id, name, maker, release, common, other names], and so are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
+[id, name, maker, release, common, other names, advertised memory], and so but for memory are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
 start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``server`` has the flags
 of vLLM's server: those of the pages' state by their key in an address, and those that change no memory.
 """
@@ -44,7 +44,15 @@ def facts(site: SiteData) -> dict[str, Any]:
             for model in newest
         ],
         "gpus": [
-            [gpu.id, gpu.name, gpu.vendor, gpu.release, int(gpu.id in site.known_gpus), list(gpu.aliases)]
+            [
+                gpu.id,
+                gpu.name,
+                gpu.vendor,
+                gpu.release,
+                int(gpu.id in site.known_gpus),
+                list(gpu.aliases),
+                gpu.memory.advertised_label or "",
+            ]
             for gpu in site.gpus
         ],
         "machines": [

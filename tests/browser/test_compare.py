@@ -97,6 +97,17 @@ def test_engines_and_releases_side_by_side(visit: Visit, answer: Any) -> None:
     said = page.locator(".kv-said").inner_text()
     assert f"serves the most requests of 8K tokens: {most:,}, " in said
     assert "3 engines for Llama 3.1 8B on H100 80GB HBM3 (SXM5), 1 GPU each." in said
+    # The cause, with the pools that the command line computes.
+    least, best = (
+        next(one for _, one in asked if one.max_concurrent_requests == users)
+        for users in (min(one.max_concurrent_requests for _, one in asked), most)
+    )
+    why = said.partition(" Why: ")[2]
+    assert why.startswith(f"the KV pool is {least.budget.kv_pool_bytes / 2**30:.1f} GiB per GPU on ")
+    assert f" and {best.budget.kv_pool_bytes / 2**30:.1f} GiB on " in why
+    named = re.findall(r"([\d.]+) in place of ([\d.]+) GiB", why)
+    assert named
+    assert all(float(more) > float(less) for more, less in named)
     page.locator(".kv-chosen button", has_text="SGLang").click()
     page.wait_for_function("!location.search.includes('sglang')")
     assert [row["Engine and release"] for row in rows(visit)] == [

@@ -172,3 +172,22 @@ def test_a_question_is_complete_without_scripts(browser, address):
         .startswith("../../sizer/?model=meta-llama--")
     )
     context.close()
+
+
+def test_what_does_not_follow_the_case_is_marked_as_an_example(browser, address):
+    """A sentence on Llama stood next to another model's figures as if it were about that one."""
+    visit = Visit(browser, address)
+    page = visit.go("questions/second/")
+    visit.settle()
+    fixed = page.locator("p", has_text="Llama 3.1 8B keeps")
+    assert fixed.inner_text().startswith("Llama 3.1 8B keeps")
+    visit.go("questions/second/?model=openai--gpt-oss-20b")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    assert fixed.inner_text().startswith("Example: Llama 3.1 8B keeps 128")
+    assert "marked “Example”" in page.inner_text("[data-kv-told]")
+    assert page.locator("p", has_text="gpt-oss-20b has").count() == 1
+    page.click("[data-kv-reset]")
+    visit.settle()
+    assert fixed.inner_text().startswith("Llama 3.1 8B keeps")
+    visit.context.close()
+    assert not visit.faults

@@ -553,10 +553,21 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
         f"{laid.longest(best or USUAL_MIX, usable, backend) or 4096} -np 1",
+        "labels": _labels(inputs.site),
         "sizer": link(uri, f"sizer/?models={model.slug}"),
         "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp --weights q4_k_m --context 32K",
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
+
+
+def _labels(site: SiteData) -> list[tuple[str, str]]:
+    """A graphics card of 24 GB and a Mac of 32 GB with what a process can use of them: less than their labels say."""
+    sizes = ((lambda one: one.vendor == "Apple", 32 << 30), (lambda one: one.vendor == "NVIDIA", 24 << 30))
+    found = (
+        next((one for one in site.accelerators if of(one) and one.memory.advertised.value == size), None)
+        for of, size in sizes
+    )
+    return [(one.name, units.gib(one.usable_bytes)) for one in found if one]
 
 
 def _smallest(site: SiteData, laid: AtHome, backend: int) -> tuple[int, str]:
