@@ -417,16 +417,17 @@
       const label = (name) => kvKernel.words.waterfall[name];
       const sizes = ({ told, answer }) => {
         const parts = kvCapacity.reserveParts(told);
+        const kept = told.gpu.usable - told.memory;
         return [
-          [`memory not given to the engine (share ${told.gpu.share})`, told.gpu.usable - told.memory],
           [label("weights").toLowerCase(), told.resident],
           ...(parts && kvCapacity.reserveParts(least.told) && kvCapacity.reserveParts(most.told)
             ? [
+              ["memory not given to the engine", kept],
               [label("activations").toLowerCase(), parts.activations],
               [label("outside").toLowerCase(), parts.outside],
               [label("graphs"), parts.graphs],
             ]
-            : [["memory reserved by the engine", told.reserve]]),
+            : [["memory that the engine keeps free or reserves", kept + told.reserve]]),
           ["KV cache of one request", answer.request],
         ];
       };

@@ -254,7 +254,7 @@
   }
 
   /* As `pick`; where no number of GPUs of one machine serves a request, the fewest over several machines that do, and of
-     their layouts the one that serves most. */
+     their layouts a published one where there is one, and the one that serves most. */
   function fewest(site, model, gpu, state) {
     const found = pick(site, model, gpu, state);
     const context = Math.min(contextOf(state, model), model.limit);
@@ -263,7 +263,9 @@
     const wide = everyLayout(site).filter((layout) => layout.nodes > 1)
       .flatMap((layout) => deployments(site, model, gpu, { ...state, ...stateOf(layout) }))
       .filter((one) => users(one));
-    return wide.sort((a, b) => a.devices - b.devices || users(b) - users(a))[0] || found;
+    const searched = (one) => Number(!site.layouts.includes(one.layout));
+    wide.sort((a, b) => a.devices - b.devices || searched(a) - searched(b) || users(b) - users(a));
+    return wide[0] || found;
   }
 
   /* What of a state its answer does not have, as an address says it: a format that the model is not offered in, several

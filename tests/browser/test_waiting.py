@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 LLAMA: Final = "models/meta-llama--Llama-3.1-8B-Instruct/"
 OLD: Final = """() => Array.from(document.querySelectorAll("main [data-kv-slot]:not([hidden]), main [data-kv-live], "
   + "main [data-kv-sized], main [data-kv-answer]:not([hidden])"))
-  .filter((one) => one.textContent.trim() && one.checkVisibility({ visibilityProperty: true }))
+  .filter((one) => one.textContent.trim() && one.checkVisibility({ opacityProperty: true }))
   .map((one) => one.outerHTML.slice(0, 160))"""
 """Parts of an answer that a reader sees."""
 BUSY: Final = "() => document.querySelectorAll('main [aria-busy=true]').length"

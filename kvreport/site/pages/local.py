@@ -562,11 +562,8 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
 
 def _labels(site: SiteData) -> list[tuple[str, str]]:
     """A graphics card of 24 GB and a Mac of 32 GB with what a process can use of them: less than their labels say."""
-    sizes = ((lambda one: one.vendor == "Apple", 32 << 30), (lambda one: one.vendor == "NVIDIA", 24 << 30))
-    found = (
-        next((one for one in site.accelerators if of(one) and one.memory.advertised.value == size), None)
-        for of, size in sizes
-    )
+    labeled = {(one.vendor, one.memory.advertised.value): one for one in reversed(site.accelerators)}
+    found = (labeled.get((vendor, size << 30)) for vendor, size in (("Apple", 32), ("NVIDIA", 24)))
     return [(one.name, units.gib(one.usable_bytes)) for one in found if one]
 
 
