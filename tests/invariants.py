@@ -280,6 +280,11 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
         r"(?:= ([\d.]+) requests at once|allows? ([\d,]+)(?: requests|\n))",
         "\n".join([*told["explanation"], ""]),
     )
+    for dividend, divisor, quotient in re.findall(
+        r"([\d,]+) / ([\d,]+) = ([\d.]+) requests at once", "\n".join(told["explanation"])
+    ):
+        exact = int(dividend.replace(",", "")) / int(divisor.replace(",", ""))
+        assert math.isclose(math.floor(exact * 100) / 100, float(quotient)), (dividend, divisor, quotient)
     if counts and told[BY_MEMORY] is not None and told["verdict"] in SERVES:
         each = int(float("".join(counts[-1]).replace(",", ""))) * estimate.request.layout.data
         assert each == told[BY_MEMORY], ("requests of the explanation", counts, told[BY_MEMORY])

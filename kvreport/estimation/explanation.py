@@ -400,6 +400,29 @@ def _printed_otherwise(plan: BlockPlan, at_once: float, label: str) -> Iterator[
         )
 
 
+def _fewest(estimate: Estimate, own: float) -> Iterator[str]:
+    """The rank that holds fewer requests than the fullest one, on which the other lines are; nothing if it is that one."""
+    tokens, found = estimate.request.context_tokens, (own, "")
+    for one in () if estimate.deployment is None else estimate.deployment.others:
+        pool, plan = one.budget.kv_pool_bytes, one.plan
+        blocks, each = (
+            int(pool_blocks(pool, plan)),
+            int(plan.profile.request_bytes(tokens)) // plan.block_bytes,
+        )
+        if each and blocks / each < found[0]:
+            layers = one.case.stage_of and one.case.stage_of[1]
+            where = f"the stage of layers {layers.start} to {layers.stop - 1}" if layers else "another rank"
+            found = (
+                blocks / each,
+                (
+                    f"{where} holds fewer: {pool:,} B / {plan.block_bytes:,} B per block = {blocks:,} whole blocks; "
+                    f"{blocks:,} / {each:,} = {_cut(blocks / each)} requests at once"
+                ),
+            )
+    if found[1]:
+        yield found[1]
+
+
 def _block_lines(estimate: Estimate) -> Iterator[str]:
     plan, fewer = estimate.plan, False
     reserved = estimate.kv_bytes_per_request_per_gpu
@@ -435,15 +458,15 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
                 f"fewer than the {total // each_blocks:,} of the blocks"
             )
         elif at_once is not None:
-            fitting = at_once if plan.printed is None else total / each_blocks
             yield (
-                f"{total:,} / {each_blocks:,} = {_cut(fitting)} requests at once"
+                f"{total:,} / {each_blocks:,} = {_cut(total / each_blocks)} requests at once"
                 + (
                     f" (the engine keeps {plan.kept_blocks} block for itself)"
                     if plan.kept_blocks == 1
                     else ""
                 )
             )
+            yield from _fewest(estimate, total / each_blocks)
             yield from _printed_otherwise(plan, at_once, label)
         there = total // each_blocks if each_blocks else 0
         there = there if most is None else min(there, int(most))

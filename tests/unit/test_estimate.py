@@ -262,3 +262,16 @@ def test_fp8_of_sparse_latents_on_hopper_is_the_catalogs_format_of_that_layout(m
     )
     same = ("kv_bytes_per_token_per_gpu", "kv_bytes_per_request_per_gpu", "max_concurrency")
     assert [asked[name] for name in same] == [named[name] for name in same]
+
+
+def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() -> None:
+    answer = kvreport.estimate(
+        "Qwen/Qwen2.5-7B-Instruct", gpu="h100-sxm-80gb", context_tokens=8192, pipeline_parallel=3
+    )
+    fullest, fewest = (
+        line for line in answer.explanation if line.endswith("requests at once") or "keeps 1 block" in line
+    )
+    assert fullest == "234,245 / 512 = 457.50 requests at once (the engine keeps 1 block for itself)"
+    assert fewest.startswith("the stage of layers 9 to 18 holds fewer: ")
+    assert fewest.endswith("218,149 / 512 = 426.07 requests at once")
+    assert answer.max_concurrent_requests_by_memory == 426
