@@ -76,7 +76,7 @@
       });
       try {
         if (blob.size > largest()) {
-          throw new Error(`${name} has over ${count(largest() / 1e6)} MB, the most that a trace may have.`);
+          throw new Error(`${name} has over ${count(largest() / 1e6)} MB, which is the limit for a trace.`);
         }
         trace = kvTraffic.readTrace(await textOf(blob), name);
         kept = null;
@@ -151,7 +151,7 @@
       } else if (!trace.blockTokens) children.unshift(make("p", { class: "kv-big" }, fitting(at)), peak());
       else if (!at.unit) {
         children.unshift(
-          make("p", { class: "kv-big" }, `${at.model.name} keeps no cache that grows with the prompt.`),
+          make("p", { class: "kv-big" }, `${at.model.name} has no cache that grows with the prompt.`),
           peak(),
         );
       } else children.unshift(...rates(at));
@@ -316,7 +316,9 @@
         make(
           "p",
           {},
-          `The KV pool is ${gib(at.config.free, 1)} GiB per GPU. The best possible policy would reach ${
+          `The KV pool is ${
+            gib(at.config.free, 1)
+          } GiB per GPU. The best possible eviction policy would reach ${
             percent(best)
           }, a cache without limit ${percent(all)}.`,
         ),

@@ -245,7 +245,7 @@
       await kvreport.pause();
       if (!ranking || mine !== turn) return;
       if (!gpus) {
-        made.assumed.push("no GPU was named, so current GPUs that clouds rent out come first");
+        made.assumed.push("you chose no GPU, so current GPUs that clouds offer rank first");
       }
       if (!ranking.deployments.length) {
         const gpu = kvCapacity.gpuOf(site, values.get("gpu"));
@@ -527,9 +527,9 @@
           plural(one.each * one.replicas[2], "request|requests")
         }, with ${gib(one.pool, 1)} GiB of KV pool and ${gib(one.weights, 1)} GiB of weights per GPU`;
       const reason = best.sure !== other.sure
-        ? "it serves the peak for sure"
+        ? "it serves the peak even at the lower end of the error band"
         : best.memory < other.memory
-        ? `it has less memory in all (${gib(best.memory, 0)} in place of ${gib(other.memory, 0)} GiB)`
+        ? `it has less memory in total (${gib(best.memory, 0)} in place of ${gib(other.memory, 0)} GiB)`
         : best.devices < other.devices
         ? "it has fewer GPUs"
         : "it ranks first by speed and layout";

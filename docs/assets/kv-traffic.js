@@ -157,12 +157,12 @@
         if (at === null) {
           fail(
             fields.has(name)
-              ? `${where}: ${label} ${fields.get(name)} is no time.`
-              : `${where}: found no ${label}, which the first request has.`,
+              ? `${where}: ${label} ${fields.get(name)} is not a time.`
+              : `${where}: this request has no ${label}, but the first one has.`,
           );
         }
         if (start && at < start) {
-          fail(`${where}: its time lies before the first row's; sort the rows by time.`);
+          fail(`${where}: its time is before the time of the first row; sort the rows by time.`);
         }
         return at - start;
       },
@@ -177,7 +177,7 @@
     let unnumbered = 0, held = 0;
     requests.forEach((one, n) => {
       if (!Number.isFinite(one.time) || one.time < 0) {
-        fail(`Request ${n + 1}: time ${one.time} is no number of seconds from 0.`);
+        fail(`Request ${n + 1}: time ${one.time} is not a number of seconds from 0.`);
       }
       if (!whole(one.prompt) || !one.prompt) {
         fail(`Request ${n + 1}: prompt of ${one.prompt} tokens; allowed: whole numbers from 1.`);
@@ -223,11 +223,11 @@
 
   function compact(lines, name) {
     const head = /^kvreport-trace 1 block=(\d{1,7}) time=ms\b/.exec(lines[0]);
-    if (!head) fail(`${name}: the first line is no header of a trace.`);
+    if (!head) fail(`${name}: the first line is not the header of a trace.`);
     let time = 0, known = 0;
     const requests = lines.slice(1).filter((line) => trimmed(line)).map((line, n) => {
       const row = /^(\d{1,12}),(\d{1,10}),(\d{1,10})(?:,(\d{1,9}))?(?:;([\d+ -]*))?$/.exec(trimmed(line));
-      if (!row) fail(`Line ${n + 2}: ${line.slice(0, 60)} is no request.`);
+      if (!row) fail(`Line ${n + 2}: ${line.slice(0, 60)} is not a request.`);
       time += Number(row[1]);
       const blocks = [];
       for (const word of (row[5] || "").split(" ").filter(Boolean)) {
@@ -238,7 +238,7 @@
           high = known - 1;
         } else [low, high = low] = word.split("-").map(Number);
         if (!(low >= 0 && low <= high && high < known)) {
-          fail(`Line ${n + 2}: ${word} is no range of known blocks.`);
+          fail(`Line ${n + 2}: ${word} is not a range of known blocks.`);
         }
         for (let node = low; node <= high; node++) blocks.push(node);
       }
@@ -276,7 +276,7 @@
         const row = JSON.parse(line);
         if (isObject(row)) return row;
       } catch { /* said below */ }
-      return fail(`Line ${n + 1} is no JSON object.`);
+      return fail(`Line ${n + 1} is not a JSON object.`);
     });
 
   function blockTokensOf(rows, name, given) {
@@ -296,7 +296,7 @@
     );
     const best = fits.indexOf(Math.max(...fits));
     if (2 * fits[best] < Math.max(pairs.length, 1)) {
-      fail(`${name}: no block size fits lengths and numbers of ids.`);
+      fail(`${name}: no block size agrees with the lengths and the numbers of ids.`);
     }
     return BLOCK_SIZES[best];
   }
@@ -369,7 +369,7 @@
         open = "";
       }
     }
-    return open ? fail("The last cell in quotes does not end.") : rows;
+    return open ? fail("The last quoted cell has no closing quote.") : rows;
   }
 
   /* The cells of a row; null if it ends within quotes. */
@@ -397,7 +397,9 @@
       }
       cells.push(text);
       if (end === row.length) return cells;
-      if (row[end] !== ",") fail(`A cell in quotes goes on behind them: ${row.slice(at, at + 40)}.`);
+      if (row[end] !== ",") {
+        fail(`A quoted cell has text after the closing quote: ${row.slice(at, at + 40)}.`);
+      }
       at = end + 1;
     }
   }
@@ -483,7 +485,7 @@
       if (!found.length) chosen = [...entry.times.keys()][0] ?? null;
       found.push({ ...entry, time: chosen === null ? 0 : entry.times.get(chosen) ?? NaN });
     }
-    if (!found.length) fail(`${name}: this is no trace: no lengths were found.`);
+    if (!found.length) fail(`${name}: no lengths were found, so this is not a trace.`);
     const missing = found.filter((one) => Number.isNaN(one.time)).length;
     if (missing) {
       fail(
@@ -513,7 +515,7 @@
       rows = [JSON.parse(text)].flat();
     } catch { /* said below */ }
     if (!Array.isArray(rows) || !rows.length || !rows.every(isObject)) {
-      return fail(`${name}: this is no JSON array of objects.`);
+      return fail(`${name}: this is not a JSON array of objects.`);
     }
     if (Array.isArray(rows[0].requests)) return sessions(rows, name);
     if (isHashed(rows[0])) return hashed(rows, name, given);
@@ -526,7 +528,7 @@
       return read(text, name, blockTokens);
     } catch (error) {
       if (error.constructor === Error) throw error;
-      return fail(`${name}: this is no trace that can be read (${error.message}).`);
+      return fail(`${name}: this trace cannot be read (${error.message}).`);
     }
   }
 
@@ -778,7 +780,7 @@
       size += value.length;
       if (size > most) {
         await reader.cancel();
-        fail(`The archive holds over ${most / 1e6} MB, the most that a trace may have.`);
+        fail(`The archive has over ${most / 1e6} MB, which is the limit for a trace.`);
       }
       parts.push(value);
     }

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # KV cache: what fills a GPU's memory
 #
-# A language model is a large file of numbers and a small program that multiplies them. To answer quickly, the program needs the
-# whole file in the memory of a graphics processor, a **GPU**. This chapter shows what else is in that memory. The second large part, the
-# **KV cache**, determines how many people can use the model at the same time.
+# A language model is a large file of numbers and a small program that multiplies them. The whole file is usually in the memory of a
+# graphics processor, a **GPU**. This memory also holds the **KV cache**. The size of this cache determines how many people can use
+# the model at the same time.
 #
 # You need no knowledge of GPUs.
 #
@@ -87,13 +87,12 @@ guess(
 #
 # **The KV cache.** A model writes one token at a time. To choose the next token, the model looks back at every earlier token. The
 # model is a stack of identical *layers*. Each layer stores two lists of numbers for every token. Later tokens use the *key* to
-# find this token, and the *value* is the information that this token contributes. The model could recompute keys
-# and values at every step, but storing them is much faster. This store is the **KV cache**. Every conversation has its own
-# cache, which grows with every token. This cost depends on your traffic.
+# find this token, and the *value* is the information that this token contributes. The stored keys and values are the **KV cache**. Every
+# conversation has its own cache, which grows with every token. The size of all caches depends on your traffic.
 #
 # **Everything else.** This includes intermediate results (activations), the driver, communication buffers and recorded
-# programs (CUDA graphs). The serving program, called the **engine**, measures these needs at start-up and reserves memory
-# for them. vLLM, SGLang, TensorRT-LLM and llama.cpp are engines.
+# programs (CUDA graphs). The serving program, called the **engine**, reserves memory for them at start-up. vLLM, SGLang,
+# TensorRT-LLM and llama.cpp are engines.
 #
 # ## Weights, caches and everything else must fit
 
@@ -107,9 +106,9 @@ formula(
 # One token of Llama 3.1 8B takes {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}, which is
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
-# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log
-# lines mix the two units. The “80 GB” on this GPU's label are GiB: a process can use {{ 79.1 GiB = memory("H100") }}, which
-# is {{ 84.9 GB = memory("H100") }}. These chapters always give the unit.
+# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log lines often print GB for
+# GiB. For example, this GPU is sold as 80 GB, but a process can use {{ 79.1 GiB = memory("H100") }}, which is
+# {{ 84.9 GB = memory("H100") }}.
 #
 # ## Worked example: weights and eight conversations
 
@@ -134,7 +133,7 @@ claim(cache / total, 0.0164, within=0.005)
 # %% [markdown]
 # With this one conversation, the cache is
 # {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
-# of the memory in use. This small share is why many people think only of the weights. Now add conversations, or make them longer.
+# of the memory in use. Now add conversations, or make them longer.
 
 # %% tags=["hide"]
 choose(
@@ -180,8 +179,7 @@ bars(
 
 # %% [markdown]
 # One conversation of 128K tokens takes as much memory as
-# {{ 64 conversations = kv_request("llama-3.1-8b", tokens=131072) / kv_request("llama-3.1-8b", tokens=2048) }} of 2K. Only the
-# product of length and number matters:
+# {{ 64 conversations = kv_request("llama-3.1-8b", tokens=131072) / kv_request("llama-3.1-8b", tokens=2048) }} of 2K. Try other lengths and numbers:
 
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
@@ -217,10 +215,10 @@ instrument(
 claim(q.kv_request(MODEL, tokens=131072), 64 * q.kv_request(MODEL, tokens=2048))
 claim(q.kv_request(MODEL, tokens=131072), 16 * GiB)
 # %% [markdown]
-# ## What an engine really leaves
+# ## How much memory vLLM leaves for the cache
 #
-# The calculation above ignores “everything else”, for which an engine also reserves memory. The following table shows our estimates
-# for vLLM 0.33 on the same GPU.
+# The calculation above ignores “everything else”. The following table includes it: it shows our estimates for vLLM 0.33 on the
+# same GPU.
 
 # %% tags=["hide"]
 answer = kvreport.estimate(MODEL, gpu=GPU, context_tokens="2K")
@@ -254,8 +252,8 @@ table(
 # %% [markdown]
 # The cache gets {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }}. This is enough for
 # {{ fits("llama-3.1-8b", "H100", tokens=2048) as conversations }} of 2K, or
-# {{ fits("llama-3.1-8b", "H100", tokens=131072) as conversations }} of 128K. Weights and cache are exact arithmetic. The reserve is
-# an estimate, and every model page shows its error.
+# {{ fits("llama-3.1-8b", "H100", tokens=131072) as conversations }} of 128K. The sizes of weights and cache are exact. The engine's reserve is an
+# estimate, and every model page shows its error.
 
 # %% tags=["hide"]
 takeaway(
@@ -337,18 +335,18 @@ quiz(
         wrong("The KV cache", "The cache grows with every conversation and every token."),
         wrong(
             "All of it",
-            "A common belief, because an engine reserves its cache at start-up. How much of the cache is in use depends on traffic.",
+            "An engine reserves the memory of the cache at start-up, but traffic determines how much of the cache is in use.",
         ),
     ),
     item(
         "Interview question: a quantized model loads without trouble. Can it still run out of memory?",
         wrong(
             "No: once the weights fit, memory is solved",
-            "This is the common wrong answer. Loading tests only the fixed part.",
+            "This is the common wrong answer. Loading tests only the weights.",
         ),
         right(
             "Yes: the cache grows with context and concurrency",
-            "Starting tests the weights. Traffic fills the cache.",
+            "Requests fill the cache later.",
         ),
         wrong("Only if the weights grow", "Weights never grow while serving."),
     ),

@@ -1,12 +1,11 @@
 # %% [markdown]
 # # The KV cache formula: bytes per token, one factor at a time
 #
-# The size of a request's KV cache is the product of a few numbers. Some are properties of the model and are in `config.json`,
-# a small public file that comes with every model. You choose the others. This chapter multiplies the numbers and ends with
-# a capacity table, which shows how many requests of each length fit.
+# The size of a request's KV cache is the product of a few numbers. Some of them are in the model's `config.json`, a small public
+# file. You choose the others. This chapter multiplies the numbers and computes how many requests of each length fit.
 #
-# A **request** is one question that the model is answering, together with the conversation before it. Engines count requests, not
-# conversations, so this book uses the word from here on.
+# A **request** is one question to the model, together with the conversation before it. Engines count requests, not
+# conversations.
 #
 # ## How many requests, and how long?
 #
@@ -53,7 +52,7 @@ drawings.growing_row(["The", "cat", "sat", "down"])
 
 # %% tags=["hide"]
 guess(
-    "One token represents about four letters. How many bytes does a token take in the KV cache of Qwen2.5 7B?",
+    "A token is about four letters of text. How many bytes does a token take in the KV cache of Qwen2.5 7B?",
     q.kv_per_token(MODEL),
     unit="bytes",
     low=1,
@@ -71,19 +70,18 @@ formula(
 )
 
 # %% [markdown]
-# The model determines the first line, and your users determine the second. The factors are:
+# The factors are:
 #
-# **2: a key and a value.** To find out which earlier tokens matter, the model compares a *query* (what the new token looks
-# for) with every earlier token's *key* (what that token offers). Then it mixes the *values* (what those tokens contribute) of
-# the best matches. A query is used once. Keys and values are needed again for every later token, so both are stored.
+# **2: a key and a value.** For each new token, the model computes a *query* and compares it with the *key* of every earlier
+# token. Then it adds up the *values* of the tokens whose keys match best. The model uses a query only once. It needs keys and
+# values again for every later token, so both are stored.
 
 # %% [markdown]
 # **Layers.** A model is a stack of identical layers, and a token passes through all of them. Each layer stores its own keys
 # and values. Qwen2.5 7B has {{ 28 layers = layers("qwen2.5-7b") }}.
 #
-# **KV heads.** Inside a layer, several look-ups run in parallel. These look-ups are called *heads*. One head may track who
-# is speaking, and another may track which bracket is open. Each head has its own query, but several heads can share one key
-# and one value. Only the stored KV heads count: here, {{ 4 = kv_heads("qwen2.5-7b") }} KV heads for
+# **KV heads.** A layer has several *heads*, which work in parallel. Each head has its own query, but several heads can share one
+# key and one value. Only the stored KV heads count: here, {{ 4 = kv_heads("qwen2.5-7b") }} KV heads for
 # {{ 28 = heads("qwen2.5-7b") }} query heads. See [GQA and MQA](04-sharing-heads.py).
 #
 # **Head dim.** Each key and each value is a list of numbers. Here a list has
@@ -221,7 +219,7 @@ guess(
 )
 
 # %% [markdown]
-# Published tables use different definitions of "the memory that the weights leave free":
+# Published tables assume different amounts of memory for the cache:
 
 # %%
 contexts = [2048, 8192, 32768, 131072]
@@ -247,16 +245,15 @@ assert all(low < high for low, high in zip(engine, everything, strict=True))
 
 # %% [markdown]
 # The middle row (504, 126, 31, 7) is widely quoted as a measurement. In fact, it is this formula with a factor of
-# 0.85, as [the ledger shows](../evidence/claims/index.md#s5-e3-2048). An engine does need some memory for itself, but not a fixed
-# share. The engine measures how much it needs, and the result depends on the model, the flags and the release.
-# [Chapter 12](12-what-the-log-says.py) reads this amount from a start-up log.
+# 0.85, as [the ledger shows](../evidence/claims/index.md#s5-e3-2048). An engine does not need a fixed share for itself: its
+# reserve depends on the model, the flags and the release. [Chapter 12](12-what-the-log-says.py) reads this amount from a
+# start-up log.
 
 # %% tags=["hide"]
 wide = [1024 * 2**k for k in range(8)]
 pools = [left, 0.85 * left, q.pool(MODEL, GPU, tokens=8192)]
 curves(
-    "Number of requests that fit, by tokens per request. Each step on either axis is a doubling. A line that falls "
-    "one step for each step to the right means that doubling the length halves the number.",
+    "Number of requests that fit, by tokens per request. Doubling the length halves the number.",
     x=wide,
     lines={
         name: [max(int(pool // q.kv_request(MODEL, tokens=n)), 1) for n in wide]
@@ -275,10 +272,10 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# The formula is exact for models whose layers all attend to every token in the same way: Llama, Qwen2.5, Mistral since version
-# 0.2. For models that store a [latent (MLA)](05-one-latent-for-all.py) or [forget tokens](06-forgetting-on-purpose.py), it can
-# be wrong by a factor of 4 or even 25. The formula also counts only what a request *needs*, whereas an
-# engine allocates whole [blocks](08-pages.py).
+# The formula is exact for models in which every layer has full attention, such as Llama and Qwen2.5. For models
+# that store a [latent (MLA)](05-one-latent-for-all.py) or [forget tokens](06-forgetting-on-purpose.py), it can be wrong by a factor
+# of 4 or even 25. An engine allocates slightly more than the formula gives, because it allocates whole
+# [blocks](08-pages.py).
 #
 # ## Exercises
 

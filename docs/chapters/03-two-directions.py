@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Context × concurrency: what fills the KV cache
 #
-# The KV cache grows with the length of requests and with their number. If the product of length and number exceeds the cache,
-# requests wait. "How many users fit?" has no answer without the length of their requests.
+# The KV cache grows with the length of requests and with their number. If the requests need more memory than the cache has, some
+# of them wait. The number of users that fit therefore depends on the length of their requests.
 #
 # ## Four times the length: how many requests still fit?
 #
@@ -81,9 +81,9 @@ growth_grid(
 )
 
 # %% [markdown]
-# Every step to the right doubles the cache. Every step down doubles it too. The memory limit runs diagonally through the grid.
+# Every step to the right doubles the cache. Every step down doubles it too.
 #
-# The next tables show one column and one row of the grid in detail:
+# The next tables show two parts of the grid in detail:
 
 # %%
 rows = []
@@ -184,7 +184,7 @@ instrument(
 # %% [markdown]
 # ## The memory limit as a line
 #
-# The points where memory is exactly full form a straight line on logarithmic axes.
+# On logarithmic axes, the points where memory is exactly full form a straight line.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]
@@ -201,7 +201,7 @@ curves(
 )
 
 # %% [markdown]
-# ## A larger model: traffic changes the cache
+# ## A larger model
 #
 # Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }} a token in 16 bits. A request of 8,192 tokens takes
 # {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}, eight take
@@ -210,10 +210,10 @@ curves(
 #
 # ## What happens when the cache is full: requests wait
 #
-# An engine reserves the pool at start-up, so traffic cannot make it run out of memory. A request that finds no free blocks
-# waits in the queue. If running requests outgrow the pool, the engine *preempts* one: it frees its blocks and recomputes the
-# request later ([PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour with
-# a twenty-minute peak:
+# An engine reserves the memory for the cache, the pool, at start-up. If the pool has no free blocks, new requests wait in a queue.
+# If running requests need more blocks than the pool has, the engine *preempts* one: it frees the blocks of this request and
+# computes it again later ([PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour
+# with a twenty-minute peak:
 
 # %%
 HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
@@ -243,8 +243,8 @@ assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
 
 # %% [markdown]
-# The drawing shows a small pool second by second. Each request takes one more block per second. The newest request is preempted
-# first.
+# The next drawing shows a small pool. Each running request takes one more block per second. The engine preempts the newest
+# request first.
 
 # %%
 POOL, PROMPT, ANSWER, SECONDS = 96, 8, 16, 90  # blocks, blocks, seconds of one block each, seconds
@@ -309,7 +309,7 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
 # {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
 # {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 and 200 for the last
-# two figures. Those are 16-bit figures, [although the example says 8 bits](../evidence/claims/index.md#s2-128000).
+# two figures. These figures are for 16 bits, [not for 8 bits](../evidence/claims/index.md#s2-128000).
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
@@ -329,8 +329,8 @@ bars(
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# The experiment served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework not made for serving.
-# How much of the memory does the formula explain?
+# A published experiment ran Qwen2.5 7B on an H100 for 1, 8, 32 and 64 users of 2,048 tokens, without a serving engine. How much of
+# the memory does the formula explain?
 
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"
@@ -394,11 +394,10 @@ bars(
 )
 
 # %% [markdown]
-# A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
-# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. Several such matrices exist at once, and all are freed after the
-# step. Engines compute scores piece by piece ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store the matrix.
-# In engines, the cache therefore grows the most. (The figure published with the measurement is 29 GB,
-# [nearly twice the product of its factors](../evidence/claims/index.md#s5-scores).)
+# For each head and user, the framework stored a matrix of 2,048 by 2,048 attention scores:
+# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. (The publication gives 29 GB, [nearly twice as
+# much](../evidence/claims/index.md#s5-scores).) Engines compute the scores in small pieces
+# ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store this matrix.
 
 # %% tags=["hide"]
 takeaway(
@@ -409,8 +408,8 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Few requests reach the maximum length. Memory in use depends on the *average* length, but a guarantee must assume the
-#   maximum. [PagedAttention](08-pages.py) makes the difference usable.
+# - Few requests reach the maximum length, so more requests fit than this calculation gives. See
+#   [PagedAttention](08-pages.py).
 # - Latency also limits the number of requests: see [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
@@ -478,11 +477,11 @@ quiz(
     ),
     item(
         "On axes in powers of two, what does the memory boundary look like?",
-        right("A straight line downwards", "Along it, length times number is constant."),
+        right("A straight line downwards", "On this line, length times number is constant."),
         wrong("A horizontal line", "That would mean that length does not matter."),
         wrong(
             "A curve that flattens out",
-            "This is its shape on linear axes. On logarithmic axes it is straight.",
+            "The boundary is a curve on linear axes, but a straight line on logarithmic axes.",
         ),
     ),
 )

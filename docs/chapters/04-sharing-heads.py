@@ -1,8 +1,8 @@
 # %% [markdown]
 # # MHA, GQA and MQA: sharing KV heads
 #
-# The factor of the formula that model developers have reduced the most is the number of KV heads. This chapter shows how large the
-# reduction is, what would happen without it, and where to find it in a model's `config.json`.
+# Many models have fewer KV heads than query heads, which makes the cache smaller. This chapter shows how much memory this saves
+# and where to find the number of KV heads in a model's `config.json`.
 #
 # ## The same size, a quarter of the cache: why?
 #
@@ -70,15 +70,16 @@ guess(
 # %% [markdown]
 # ## Three ways to share
 #
-# A layer runs many look-ups at once, called *heads*. Each head has its own query. The keys and values that the heads look up can be shared:
+# Each head of a layer has its own query. Several heads can share one key and one value:
 #
 # - **MHA** (multi-head attention): every head has its own key and value. Llama 2 7B has
-#   {{ 32 heads = heads("llama-2-7b") }} with queries and stores {{ 32 heads = kv_heads("llama-2-7b") }}.
+#   {{ 32 heads = heads("llama-2-7b") }} with queries and stores the keys and values of
+#   {{ 32 heads = kv_heads("llama-2-7b") }}.
 # - **GQA** (grouped-query attention): groups of heads share one key and one value. Llama 3 8B has
-#   {{ 32 heads = heads("llama-3-8b") }} with queries and stores {{ 8 heads = kv_heads("llama-3-8b") }}. Four query heads
-#   share each stored head.
-# - **MQA** (multi-query attention): all heads share a single key and value. The cache is the smallest of the three, and
-#   quality suffers the most.
+#   {{ 32 heads = heads("llama-3-8b") }} with queries and stores the keys and values of
+#   {{ 8 heads = kv_heads("llama-3-8b") }}.
+# - **MQA** (multi-query attention): all heads share one key and one value. The cache is the smallest, but the loss of quality is the
+#   largest.
 # - **MLA** (multi-head latent attention) stores one compressed list instead. See [the next chapter](05-one-latent-for-all.py).
 #
 # The number of KV heads is `num_key_value_heads` in the configuration. If it is missing, it equals `num_attention_heads`.
@@ -137,8 +138,8 @@ guess(
     unit="GPUs",
     low=1,
     high=64,
-    why=f"320 GiB divided by {q.memory('H100') / GiB:.1f} GiB, rounded up. Dividing 320 by 80 gives four, but a process can never "
-    "use all the memory on the label.",
+    why=f"320 GiB divided by {q.memory('H100') / GiB:.1f} GiB, rounded up. Dividing 320 by 80 gives four, but a process cannot use all of the "
+    "advertised memory.",
 )
 
 # %% tags=["hide"]
@@ -192,13 +193,13 @@ instrument(
 # %% [markdown]
 # ## A worked example without sharing
 #
-# A lesson runs Llama 2 7B on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A
+# A published lesson runs Llama 2 7B on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A
 # request of
 # 4,096 tokens takes {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}, and eight take
 # {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson reserves 14 GiB for the weights. That
 # leaves {{ 66 GiB = (80 - 14) * GiB }} of the memory, enough for
-# {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. The weights actually take
-# {{ 12.55 GiB = weights("llama-2-7b") }}, and the answer is still 33.
+# {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. With the real
+# size of the weights, {{ 12.55 GiB = weights("llama-2-7b") }}, the answer is also 33.
 
 # %% tags=["hide"]
 claim((80 - 14) * GiB // q.kv_request("llama-2-7b", tokens=4096), 33)
@@ -222,9 +223,9 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Sharing is part of the model and is fixed before training, so you choose it by choosing the model.
-# - Sharing does affect quality. Developers accept a small loss in return for the saved memory.
-# - Tensor parallelism divides KV heads among GPUs until each has one. Beyond that, heads are copied: see
+# - The number of KV heads is part of the model. You cannot change it.
+# - Sharing reduces the quality of the answers slightly.
+# - Tensor parallelism divides KV heads among GPUs. If there are more GPUs than KV heads, heads are copied: see
 #   [Beyond one GPU](11-beyond-one-gpu.py).
 #
 # ## Exercises
@@ -239,9 +240,8 @@ exercise(
     true / KiB,
     unit="KiB",
     within=0,
-    solution="2 × 28 × 4 × 128 × 2 bytes. A calculator that prints 224 KiB used all 16 heads. It is too high by a factor "
-    f"of {wide / true:g}, which is how "
-    "many query heads share one KV head.",
+    solution="2 × 28 × 4 × 128 × 2 bytes. A calculator that prints 224 KiB used all 16 heads. Its result is too high by a factor "
+    f"of {wide / true:g}.",
     traps={
         224.0: "You used all 16 heads. Only the 4 KV heads are stored.",
         28.0: "One factor of 2 is missing.",
@@ -262,7 +262,7 @@ exercise(
     large,
     unit="requests",
     within=0,
-    solution=f"The same number, though the model is ten times as large. A token of the small model takes "
+    solution=f"The same number fits, although the model is ten times as large. A token of the small model takes "
     f"{q.kv_per_token('llama-2-7b') / KiB:g} KiB, a token of the large one {q.kv_per_token('llama-3.1-70b') / KiB:g} KiB.",
 )
 
@@ -284,7 +284,7 @@ quiz(
         "Interview question: why choose GQA instead of always running smaller batches?",
         right(
             "It makes every token cheaper and keeps throughput",
-            "A smaller batch wastes the bandwidth spent on weights.",
+            "With a smaller batch, the GPU reads the weights for fewer tokens.",
         ),
         wrong(
             "It makes the weights smaller, and that is its purpose",

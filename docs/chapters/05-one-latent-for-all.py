@@ -1,9 +1,9 @@
 # %% [markdown]
 # # MLA: one latent for all heads
 #
-# DeepSeek's models neither store nor share keys and values. They store one short list of numbers per token and layer. Every head's
-# key and value can be reconstructed from this list, the **latent**. The method is called multi-head latent attention, **MLA**.
-# MLA changes the cache formula and reduces the benefit of a second GPU.
+# DeepSeek's models store one short list of numbers per token and layer, the **latent**. They reconstruct the key and value of every
+# head from the latent. This method is called multi-head latent attention, **MLA**. MLA needs another cache formula, and a second
+# GPU helps less.
 #
 # ## How can more heads need less cache?
 #
@@ -70,7 +70,7 @@ formula(
 )
 
 # %% [markdown]
-# The factor of 2 is missing, because the latent replaces keys and values together. The number of heads is missing, because all
+# The formula has no factor of 2, because one latent replaces a key and a value. It does not have the number of heads, because all
 # heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
 # `config.json`, `kv_lora_rank` is the size of the latent, and `qk_rope_head_dim` is the size of the rotary part.
 
@@ -104,15 +104,14 @@ claim(2 * 61 * 128 * 56 * 2, 1_748_992)
 claim(1_748_992 / 70_272, 24.9, within=0.001)
 
 # %% [markdown]
-# Several published calculators give the result in the third row. They read the configuration as if it belonged to a Llama model,
-# and are wrong by a factor of 25. The claim that "MLA compresses about ten times" has no baseline. The factor is 71 compared
-# with all heads of the same model, and 3.6 compared with a model with eight KV heads (see
-# [the ledger](../evidence/claims/index.md#s2-mla)).
+# Several published calculators give the result in the third row, which is wrong by a factor of 25. They use the formula for Llama
+# models. A common claim is that "MLA compresses about ten times". In fact, the factor is 71 compared with all heads of the same
+# model, and 3.6 compared with a model with eight KV heads (see [the ledger](../evidence/claims/index.md#s2-mla)).
 #
 # ## How much a second GPU helps
 #
-# **Tensor parallelism** divides the heads of each layer among GPUs. With a Llama model, each of two GPUs then holds half of
-# the cache.
+# **Tensor parallelism** divides the heads of each layer among GPUs. For a Llama model on two GPUs, each GPU holds half of the
+# cache.
 
 # %% tags=["hide"]
 choose(
@@ -168,12 +167,10 @@ bars(
 )
 
 # %% [markdown]
-# On eight GPUs, a token of Llama 3.1 70B takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each GPU, less than
-# the
-# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }} of DeepSeek-V3. On one GPU, a token of Llama 3.1 70B takes more than
-# four times as much as a token of DeepSeek-V3. DeepSeek's models are therefore served with **data-parallel attention**: each
-# GPU serves its own requests, so no latent is stored twice. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with
-# numbers.
+# On eight GPUs, a token of Llama 3.1 70B takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each GPU, and a token of
+# DeepSeek-V3 takes {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. Many servers therefore run DeepSeek's models with
+# **data-parallel attention**: each GPU serves its own requests, so no latent is stored twice.
+# [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts.
 
 # %% tags=["hide"]
 heads = {n: max(1, 8 // n) for n in ranks}
@@ -216,8 +213,7 @@ curves(
 # %% [markdown]
 # ## Eight bits
 #
-# The latent can be stored in FP8. A special format stores the compressed part in 8 bits with four scales, and the rotary part
-# in 16 bits. The format takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead
+# One FP8 format for latents stores the compressed part in 8 bits with four scales, and the rotary part in 16 bits. The format takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead
 # of
 # {{ 1,152 bytes = kv_per_token("deepseek-v3") / layers("deepseek-v3") }}.
 
@@ -229,8 +225,7 @@ guess(
     low=1,
     high=100,
     why="More than half, because the rotary part keeps 16 bits, and the scales need space. Engines do not choose this "
-    "format automatically. A "
-    "checkpoint with 8-bit weights has a 16-bit cache unless you or its configuration choose another format.",
+    "format automatically.",
 )
 
 # %% tags=["hide"]
@@ -242,9 +237,9 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - An engine without MLA code reconstructs all keys and values and stores them. This takes seventy times the memory (the
-#   second row of the first table).
-# - Later models also store *index keys*, which select the tokens that attention reads. They take {{ 132 bytes = 128 + 4 }}
+# - An engine without support for MLA stores all keys and values, which takes seventy times the memory (the second row of the
+#   first table).
+# - Later models with sparse attention also store *index keys*. They take {{ 132 bytes = 128 + 4 }}
 #   per token and layer in every cache format.
 #
 # ## Exercises
@@ -307,11 +302,9 @@ quiz(
         ),
         right(
             "Nothing: every GPU holds all of it",
-            "Data-parallel attention and decode context parallelism make better use of the memory that the copies take.",
+            "Data-parallel attention and decode context parallelism avoid the copies.",
         ),
-        wrong(
-            "It doubles the cache of each GPU", "Each GPU's cache stays the same. The sum over GPUs grows."
-        ),
+        wrong("It doubles the cache of each GPU", "The cache of each GPU stays the same."),
     ),
     item(
         "“MLA compresses ten times.” What do you ask?",

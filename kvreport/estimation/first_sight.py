@@ -158,30 +158,42 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
 
 def sentence(family: str, seen: FirstSeen | None = None) -> str:
     """Say how far an engine's logs were off at first sight; empty where there are too few."""
-    found, further = (_found(family, kind, seen) for kind in (ALL_FLAGS, SOME_ASSUMED))
+    found = _found(family, ALL_FLAGS, seen)
     if found is None:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"We predicted {found.logs} {name} logs with {ALL_FLAGS} before using any of those logs to correct our rules. "
+        f"We predicted {found.logs} {name} logs with {ALL_FLAGS} before using any of them to correct our rules. "
         f"The predicted {_PREDICTED[found.quantity]} was off by {_percent(found.median)} at the median and "
         f"{_percent(found.p90)} at the 90th percentile."
     )
     if found.pools:
-        said += f" In {found.held} of {found.pools} cases, the logged KV cache size fell within the 80% error band of the prediction"
-        alone = counted(found.without_error, "log has|logs have")
-        said += f" ({alone} a band but no recorded error)." if found.without_error else "."
-        said += " We have since widened the bands." if found.held < 0.8 * found.pools else ""
+        said += f" In {found.held} of {found.pools} cases, the logged KV cache size was inside the 80% error band."
+    return said
+
+
+def details(family: str, seen: FirstSeen) -> str:
+    """Say what else the first predictions of an engine show, after its sentence."""
+    found, further = _found(family, ALL_FLAGS, seen), _found(family, SOME_ASSUMED, seen)
+    if found is None:
+        return ""
+    said = []
+    if found.without_error:
+        said.append(f"{counted(found.without_error, 'log has|logs have')} a band but no recorded error.")
+    if found.held < 0.8 * found.pools:
+        said.append("We have since widened the bands.")
     if found.refusals > 1 and found.refusals_right == found.refusals:
-        said += f" All {found.refusals} servers that failed to start were predicted to fail."
+        said.append(f"All {found.refusals} servers that failed to start were predicted to fail.")
     elif found.refusals:
-        said += f" Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
+        said.append(
+            f"Of {counted(found.refusals, 'server|servers')} that failed to start, {found.refusals_right} were predicted to fail."
+        )
     if further is not None:
-        said += (
-            f" For {further.logs} other logs with {SOME_ASSUMED}, the median error is {_percent(further.median)}, and "
+        said.append(
+            f"For {further.logs} other logs with {SOME_ASSUMED}, the median error is {_percent(further.median)}, and "
             f"the 90th percentile is {_percent(further.p90)}."
         )
-    return said
+    return " ".join(said)
 
 
 def _percent(share: float) -> str:

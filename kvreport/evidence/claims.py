@@ -44,12 +44,12 @@ class ClaimVerdict(StrEnum):
 
 
 MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
-    ClaimVerdict.CONFIRMED: "the arithmetic gives this figure exactly",
-    ClaimVerdict.ROUNDED: "the arithmetic gives this figure at its printed precision",
-    ClaimVerdict.UNIT_SLIP: "right in units of 1,024 but labeled with a unit of 1,000, or the reverse; if there is a second mistake, the verdict is contradicted",
-    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state; the ledger gives the assumption",
-    ClaimVerdict.CONTRADICTED: "no fair reading gives this figure; the ledger gives the factor of the error and, if known, its cause",
-    ClaimVerdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",
+    ClaimVerdict.CONFIRMED: "the computed value is exactly this figure",
+    ClaimVerdict.ROUNDED: "the computed value, rounded to the printed precision, is this figure",
+    ClaimVerdict.UNIT_SLIP: "right, but with the wrong unit: GB for GiB, or the reverse",
+    ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state",
+    ClaimVerdict.CONTRADICTED: "wrong under every fair reading",
+    ClaimVerdict.MEASURED: "a measurement that agrees with the computed bound",
 }
 
 

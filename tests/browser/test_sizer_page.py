@@ -410,7 +410,7 @@ def test_equal_prices_are_said_as_a_tie_with_what_each_holds(page: Any, address:
     assert found["best"]["gpu"] == "h100-sxm-80gb"
     said = page.inner_text("[data-kv-tie]")
     assert said.startswith("Tie: 2 × H100 (TP 2) and 1 × B200 (TP 1) cost 5.00 per hour each.")
-    assert "it has less memory in all" in said
+    assert "it has less memory in total" in said
     assert f"{found['best']['users_per_replica']} requests" in said
     pool = found["best"]["kv_pool_bytes_per_gpu"] / 2**30
     caption = page.locator(".kv-chosen figcaption", has_text="Headroom at peak").inner_text()

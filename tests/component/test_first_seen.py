@@ -60,7 +60,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         )
         inside = [log.covered for log in running if log.covered is not None]
         assert (
-            f"In {sum(inside)} of {len(inside)} cases, the logged KV cache size fell within the 80% error band of the prediction"
+            f"In {sum(inside)} of {len(inside)} cases, the logged KV cache size was inside the 80% error band"
             in told
         )
         alone = [log for log in running if log.covered is not None and log.error is None]

@@ -57,7 +57,7 @@ def test_a_value_counts_the_logs_of_its_releases_alone() -> None:
     assert (term, values) == ("defaults", "before 0.20: 0.9 (1 of 1 log); since 0.20: 0.92 (1 of 2 logs)")
     (weights,) = (row for name, row in told.items() if name.startswith("Blocks of 20 MiB"))
     assert weights[1] == "before 0.22: no (1 of 2 logs); since 0.22: yes (1 of 1 log)"
-    (packed,) = (values for name, values in told.items() if name.startswith("How unequal pages"))
+    (packed,) = (values for name, values in told.items() if name.startswith("Method to pack pages"))
     assert (
         packed[1]
         == "before 0.23: tuples (1 of 1 log); from 0.23 until 0.24: buckets (no log); since 0.24: widest (no log)"

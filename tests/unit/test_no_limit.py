@@ -200,4 +200,4 @@ def test_encoders_say_no_kv_cache_on_their_pages_and_in_rows() -> None:
         table = capacity_table(cube)
         assert table.column(COLUMNS[0]).null_count == table.num_rows
     meaning = next(one.meaning for one in CAPACITY.columns if one.name == "max_concurrent_requests")
-    assert "the model keeps no KV cache and this is the scheduler's own limit" in meaning
+    assert "For models without a KV cache, this is the limit of the scheduler" in meaning

@@ -40,7 +40,10 @@ def test_the_first_answer_for_latent_attention_divides_its_cache(model: str, gpu
     except InputError as error:
         if not any(
             words in str(error)
-            for words in ("leave no room on anything offered", "does not fit anything offered")
+            for words in (
+                "exceed the memory of all available devices",
+                "does not fit on the available devices",
+            )
         ):
             raise
         return  # one server is too small for this model

@@ -10,7 +10,7 @@ import numpy as np
 
 from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of
-from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, is_own, sentence
+from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, details, is_own, sentence
 from kvreport.evidence.validation import Compared, Validation
 from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
@@ -23,7 +23,11 @@ BAND: Final = {True: "inside", False: "outside", None: ""}
 def leads(found: FirstSeen) -> list[str]:
     """Say how well found logs are predicted at first sight, a text for each engine with enough of them."""
     families = dict.fromkeys((log.rules or "").partition(" ")[0] for run in found.runs for log in run.logs)
-    return [said for family in families if (said := sentence(family, found))]
+    return [
+        f"{said} {details(family, found)}".rstrip()
+        for family in families
+        if (said := sentence(family, found))
+    ]
 
 
 WORST: Final = 3

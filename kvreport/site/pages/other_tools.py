@@ -27,9 +27,9 @@ def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
         yield _pools(catalog, peers)
     if peers.cited:
         yield Table(
-            "More tools, and what each of them does better",
+            "More tools and their strengths",
             Column("Tool and version", numeric=False),
-            (Column("How the tool was run, and what it does better", numeric=False),),
+            (Column("How we ran the tool, and its strengths", numeric=False),),
             tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
         )
     yield Table(
