@@ -78,7 +78,7 @@ def test_a_broken_bound_is_said():
 def test_one_reading_is_not_called_all_readings():
     bounds = [read(128, 200, 256, relation="at_most", unit="requests"), read(256, 300, None, relation="none")]
     assert verdict(measurement(readings=bounds).readings) == (
-        "The only reading with a computed bound stays within it. 1 reading has no computed value to compare with."
+        "The only reading with a computed bound stays within it. 1 reading has no computed value."
     )
 
 
@@ -95,7 +95,7 @@ def test_a_failure_is_told_in_the_words_of_the_page():
 
 def test_what_nothing_was_computed_for_is_not_counted_as_right():
     alone = [read(128, 300, None, relation="none")]
-    assert verdict(measurement(readings=alone).readings) == "1 reading has no computed value to compare with."
+    assert verdict(measurement(readings=alone).readings) == "1 reading has no computed value."
 
 
 def test_a_machines_name_is_escaped():

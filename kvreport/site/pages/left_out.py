@@ -29,7 +29,7 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". Drawn around the first predictions of {first.logs} pools, this band contains the logged size in {first.coverage:.0%} of cases"
+        else f". The same band around the first predictions of {first.logs} pools contains {first.coverage:.0%} of the logged sizes"
     )
     return (
         f"Today's rules predict {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "

@@ -166,7 +166,7 @@ def verdict(readings: Sequence[MeasuredQuantity]) -> str:
         )
     rest = len(readings) - len(exact) - len(bounds)
     if rest:
-        parts.append(f"{counted(rest, 'reading has|readings have')} no computed value to compare with")
+        parts.append(f"{counted(rest, 'reading has|readings have')} no computed value")
     text = parts or ["no readings"]
     return " ".join(f"{part[:1].upper()}{part[1:]}." for part in text)
 
@@ -193,10 +193,7 @@ def _conclusion(found: Sequence[Measurement]) -> str:
     if shaped:
         alike = sum(reading.holds is True for reading in shaped)
         some = f"all {alike}" if alike == len(shaped) else f"{alike} of {len(shaped)}"
-        text += (
-            f" The same is true of {some} sizes of full-size models, whose tensors were created on PyTorch's meta device "
-            "(shapes only, no data)."
-        )
+        text += f" The same is true of {some} sizes of full-size models on PyTorch's meta device, which stores only shapes."
     return text
 
 

@@ -128,29 +128,21 @@ def _sentence(
 ) -> list[tuple[str, bool]]:
     tokens, batches, each = next((s for s in speeds if s[0] == 8192), speeds[0])
     pieces = [
-        (f"A single request on {on} takes at least ", False),
+        (f"On {on}, a single request takes at least ", False),
         (f"{alone * 1e3:.1f} ms", True),
-        (" per token; ", False),
+        (" per token. ", False),
         (counted(batches[-1], "request|requests", units.count(batches[-1])), True),
         (f" of {units.human_tokens(tokens)} tokens {noun_for(batches[-1], 'gets|get')} at most ", False),
         (f"{each[-1]:.0f} tokens/s", True),
-        (f" each, {units.count(round(each[-1] * batches[-1]))} in total. ", False),
+        (f" each, which is {units.count(round(each[-1] * batches[-1]))} tokens/s in total. ", False),
     ]
-    short, long = knee(asked, peaks, 0), knee(asked, peaks, tokens)
+    short = knee(asked, peaks, 0)
     if short is None:
         pieces.append(("No batch is large enough to make compute the bottleneck.", False))
     else:
-        further = (
-            "every additional request slows decoding, because each KV cache must be read"
-            if long is None
-            else f"additional requests slow decoding from about {units.count(long)} requests on"
-        )
         pieces.append(
             (
-                (
-                    f"At short contexts, up to about {units.count(short)} requests run almost as fast as one. "
-                    f"At {units.human_tokens(tokens)} tokens {further}."
-                ),
+                f"At short contexts, up to about {units.count(short)} requests run almost as fast as one.",
                 False,
             )
         )
