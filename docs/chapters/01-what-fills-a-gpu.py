@@ -110,7 +110,7 @@ formula(
 # GiB. For example, this GPU is sold as 80 GB, but a process can use {{ 79.1 GiB = memory("H100") }}, which is
 # {{ 84.9 GB = memory("H100") }}.
 #
-# ## Worked example: weights and eight conversations
+# ## Worked example: weights and one conversation
 
 # %%
 cache = q.kv_request(MODEL, tokens=2048)
@@ -133,7 +133,8 @@ claim(cache / total, 0.0164, within=0.005)
 # %% [markdown]
 # With this one conversation, the cache is
 # {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
-# of the memory in use. Now add conversations, or make them longer.
+# of the memory in use. Because this share is small, many people plan only for the weights. Now add conversations, or make them
+# longer.
 
 # %% tags=["hide"]
 choose(
@@ -231,8 +232,8 @@ guess(
     high=int(memory / GiB),
     step="any",
     digits=1,
-    why=f"By default, vLLM uses {budget.utilization:.0%} of the memory (`--gpu-memory-utilization`). From that share it "
-    "subtracts weights, activations, driver, buffers and CUDA graphs.",
+    why=f"By default, vLLM uses {budget.utilization:.0%} of the memory (`--gpu-memory-utilization`). From this "
+    "share, it subtracts weights, activations, driver, buffers and CUDA graphs.",
 )
 
 # %%
@@ -257,7 +258,7 @@ table(
 
 # %% tags=["hide"]
 takeaway(
-    "Weights are a fixed cost. The KV cache follows traffic: conversations × tokens × bytes per token. The cache, not the "
+    "Weights are a fixed cost. The KV cache depends on traffic: conversations × tokens × bytes per token. The cache, not the "
     "weights, limits how many conversations fit."
 )
 
@@ -298,9 +299,8 @@ exercise(
     half,
     unit="conversations",
     within=0,
-    solution=f"With 16 bits, {full} conversations fit, and with 8 bits {half}. Half the bytes give more than twice as "
-    "many here, because the "
-    "space left over for half a conversation is now enough for a whole one.",
+    solution=f"With 16 bits, {full} conversations fit, and with 8 bits {half}. Half the bytes give more than "
+    "twice as many conversations here, because the remaining memory is now enough for one more.",
     traps={
         float(full): "This is the answer for a 16-bit cache.",
         float(2 * full): "Doubling the rounded number loses the remainder.",

@@ -203,7 +203,7 @@ curves(
 # %% [markdown]
 # ## A larger model
 #
-# Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }} a token in 16 bits. A request of 8,192 tokens takes
+# In 16 bits, a token of Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }}. A request of 8,192 tokens takes
 # {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}, eight take
 # {{ 20 GiB = 8 * kv_request("llama-3.1-70b", tokens=8192) }} and sixteen
 # {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}.
@@ -394,9 +394,9 @@ bars(
 )
 
 # %% [markdown]
-# For each head and user, the framework stored a matrix of 2,048 by 2,048 attention scores:
-# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. (The publication gives 29 GB, [nearly twice as
-# much](../evidence/claims/index.md#s5-scores).) Engines compute the scores in small pieces
+# For each head and user, the framework stored a matrix of attention scores with one row and one column per token, 2,048 by 2,048:
+# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. (The publication gives 29 GB,
+# [nearly twice as much](../evidence/claims/index.md#s5-scores).) Engines compute the scores in small pieces
 # ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store this matrix.
 
 # %% tags=["hide"]
@@ -445,7 +445,7 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: why does a server that answered instantly all morning keep people waiting at noon?",
-    "The cache is bytes per token × tokens × requests. At noon, requests are longer and more numerous, and the two "
+    "The cache is bytes per token × tokens × requests. At noon, requests are longer, and more of them arrive. The two "
     "factors multiply. The pool is full, so requests wait or are preempted. Nothing crashes.",
 )
 

@@ -2,7 +2,7 @@
 # # MLA: one latent for all heads
 #
 # DeepSeek's models store one short list of numbers per token and layer, the **latent**. They reconstruct the key and value of every
-# head from the latent. This method is called multi-head latent attention, **MLA**. MLA needs another cache formula, and a second
+# head from the latent. This method is called multi-head latent attention, **MLA**. MLA needs a different cache formula, and a second
 # GPU helps less.
 #
 # ## How can more heads need less cache?
@@ -70,8 +70,8 @@ formula(
 )
 
 # %% [markdown]
-# The formula has no factor of 2, because one latent replaces a key and a value. It does not have the number of heads, because all
-# heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
+# The formula has no factor of 2, because one latent replaces a key and a value. The number of heads is not in the formula, because
+# all heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
 # `config.json`, `kv_lora_rank` is the size of the latent, and `qk_rope_head_dim` is the size of the rotary part.
 
 # %% [markdown]
@@ -168,8 +168,8 @@ bars(
 
 # %% [markdown]
 # On eight GPUs, a token of Llama 3.1 70B takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} on each GPU, and a token of
-# DeepSeek-V3 takes {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. Many servers therefore run DeepSeek's models with
-# **data-parallel attention**: each GPU serves its own requests, so no latent is stored twice.
+# DeepSeek-V3 takes {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. To avoid copies, many servers run DeepSeek's models
+# with **data-parallel attention**: each GPU serves its own requests.
 # [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts.
 
 # %% tags=["hide"]
@@ -266,7 +266,8 @@ exercise(
 # %% tags=["hide"]
 ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(V3)
 exercise(
-    "**2.** On one GPU with a 16-bit cache, how many times as much cache does a Llama 3.1 8B token take as a DeepSeek-V3 token?",
+    "**2.** On one GPU with a 16-bit cache, a token of Llama 3.1 8B takes more cache than a token of DeepSeek-V3. How many "
+    "times as much?",
     ratio,
     unit="times",
     solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(V3):,.0f}. The smaller model has the larger token.",
