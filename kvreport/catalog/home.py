@@ -172,7 +172,7 @@ _OF_MAKERS: Final = frozenset({"Blackwell", "GeForce", "Instinct", "Radeon", "Te
 
 
 def _aliases(card: Card) -> tuple[str, ...]:
-    """What people call a card: without its maker's line, without its size, without ``RTX``; what drivers print of a laptop's."""
+    """What people call a card: without its maker's line, without its size, without ``RTX`` or ``PRO``; what drivers print of a laptop's."""
     if card.vendor == "Apple" or "Ryzen" in card.name:
         return ()
     words = [word for word in card.name.split() if word not in _OF_MAKERS]
@@ -180,6 +180,8 @@ def _aliases(card: Card) -> tuple[str, ...]:
     plain = [word for word in words if word != "(modified)"]
     if plain[0] in {"GTX", "RTX"}:
         names.append(" ".join(plain[1:]))
+    if plain[0] == "PRO":
+        names += [" ".join(plain[1:]), " ".join(plain[1:-1])]
     if plain[-2] == "Laptop":
         names.append(" ".join((*plain[:-1], "GPU")))
     if "D" in words:

@@ -1,4 +1,4 @@
-"""Models that people serve and that have no record, each with the reason: ``known_names.yaml``.
+"""Models and accelerators that people name and that have no record, each with the reason: ``known_names.yaml``.
 
 A model is in this list for one of two reasons. It keeps no KV cache, so that no number of requests follows from memory. Or
 no source that could be read states its dimensions.
@@ -51,6 +51,14 @@ class KnownName(Record):
         return f"{self.billions:g}B" if self.billions >= 1 else f"{self.billions * 1000:.3g}M"
 
 
+class KnownAccelerator(Record):
+    """An accelerator that people name, and that has no record."""
+
+    name: Text  # As people write it, with its maker.
+    memory: Text | None = None  # What is published of its memory, as it is published.
+    tried: LongText  # What is missing for a record, and where it was looked for.
+
+
 class KnownNames(CatalogFile):
     """The content of ``known_names.yaml``."""
 
@@ -59,6 +67,7 @@ class KnownNames(CatalogFile):
     # Where dimensions were looked for, for every model.
     searched: Annotated[tuple[Text, ...], Field(min_length=1)]
     sources: dict[str, Source]  # What names the models, by key.
+    accelerators: tuple[KnownAccelerator, ...] = ()
     models: tuple[KnownName, ...]
 
 

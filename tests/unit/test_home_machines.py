@@ -73,6 +73,7 @@ def test_sizes_from_small_to_large() -> None:
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-ws"),
         ("NVIDIA RTX PRO 4000 Blackwell", "rtx-pro-4000-24gb"),
         ("AMD Instinct MI60", "mi60-32gb"),
+        ("V620", "pro-v620-32gb"),
         ("AMD Instinct MI300X OAM", "mi300x"),
         ("Radeon RX 9070 XT", "rx-9070-xt-16gb"),
         ("Intel(R) Arc(TM) Pro B60 Graphics", "arc-pro-b60"),

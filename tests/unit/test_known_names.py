@@ -9,7 +9,13 @@ from shutil import copy, copytree
 import pytest
 from bs4 import BeautifulSoup
 
-from kvreport.catalog.known_names import KnownByNameError, KnownName, KnownNames, without_cache
+from kvreport.catalog.known_names import (
+    KnownAccelerator,
+    KnownByNameError,
+    KnownName,
+    KnownNames,
+    without_cache,
+)
 from kvreport.catalog.load import load_catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -127,9 +133,20 @@ def test_the_data_page_lists_them_and_says_how_old_the_facts_are() -> None:
     shown = {section.id: BeautifulSoup(section.html, "html.parser") for section in of_catalog(CATALOG)}
     listed = [row.th.get_text(strip=True) for row in shown["known"].select("tbody tr") if row.th]
     assert sorted(listed) == sorted(one.id for one in NAMES.models)
+    cards = [row.th.get_text(strip=True) for row in shown["known-accelerators"].select("tbody tr") if row.th]
+    assert cards == [one.name for one in NAMES.accelerators]
     ages = shown["age"].select("time[data-kv-age]")
     assert len(ages) > 20
     assert all(one["datetime"] == one.get_text() and str(one["datetime"]).startswith("20") for one in ages)
+
+
+@pytest.mark.parametrize("one", NAMES.accelerators, ids=lambda one: one.name)
+def test_an_accelerator_of_the_list_has_no_record(one: KnownAccelerator) -> None:
+    maker, _, card = one.name.partition(" ")
+    for name in (one.name, card):
+        with pytest.raises(InputError):
+            CATALOG.accelerator(name)
+    assert maker
 
 
 def test_each_release_that_was_read_is_of_a_named_engine() -> None:

@@ -110,6 +110,10 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
     if names is not None:
         table = _known(names)
         yield Section("known", table.caption, render("_only_table.html", "data/", {"table": table}))
+        table = _known_accelerators(names)
+        yield Section(
+            "known-accelerators", table.caption, render("_only_table.html", "data/", {"table": table})
+        )
 
 
 def _engine(family: str) -> str:
@@ -144,6 +148,19 @@ def _known(names: KnownNames) -> Table:
         name="known-names",
         css="kv-words",
         noun="models",
+    )
+
+
+def _known_accelerators(names: KnownNames) -> Table:
+    """Every accelerator that is known by its name alone, with what was tried."""
+    return Table(
+        "Accelerators known only by name",
+        Column("Accelerator", numeric=False),
+        (Column("Published memory", numeric=False), Column("What is missing for a record", numeric=False)),
+        tuple(Row(Cell(one.name), (Cell(one.memory or ""), Cell(one.tried))) for one in names.accelerators),
+        name="known-accelerators",
+        css="kv-words",
+        noun="accelerators",
     )
 
 
