@@ -5,18 +5,19 @@
 
 - Releases of the engines and of transformers that nobody read: their classes go into ``data/engines/*/classes.yaml``,
   and the draft of ``make follow`` is made for each.
-- Models of vLLM's recipes and of transformers' documentation that the catalog does not know: a record is written where
-  a file states the dimensions and the total is the published one. A file is a ``config.json`` below ``--configs``, or
-  the defaults of a config class whose documentation names this checkpoint. No dimension is guessed.
+- Models of vLLM's recipes, of transformers' documentation and of llmfit's list that the catalog does not know: a record is
+  written where a file states the dimensions and the total is the published one. A file is a ``config.json`` below
+  ``--configs`` or on the Hub, or the defaults of a config class whose documentation names this checkpoint. No dimension
+  is guessed.
 
-Packages are downloaded and their Python files are parsed, never imported. The draft, Markdown on standard output, has
-the records, the difference in capacity, and what needs a person with the reason.
+Packages are downloaded and their Python files are parsed. Only transformers' config classes run, in an environment of
+their own (``class_defaults.py``). The draft, Markdown on standard output, has the records, the difference in capacity,
+and what needs a person with the reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import io
 import json
@@ -34,11 +35,17 @@ from typing import Any, Final
 import follow
 import read_engine_classes
 
+from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import read_config_report
+from kvreport.architectures.hub import NoConnectionError, fetch
+from kvreport.architectures.instead import config_file
 from kvreport.architectures.keys import read_json
+from kvreport.architectures.names import quantized_name
+from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Evidence, Source
 from kvreport.catalog.engine_classes import FILE, FOLDER, ClassLists, compressed
 from kvreport.catalog.engine_classes import written as engine_classes
+from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.load import Catalog, dump_model, load_catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import version_number
@@ -54,9 +61,12 @@ DISTRIBUTIONS: Final = {"transformers": "transformers", "vllm": "vllm", "sglang"
 CONFIG_BYTES: Final = 1 << 20
 NEAR: Final = 0.02
 """How far a total may be from one that is stated with two or three digits, besides their rounding."""
-_PER_LAYER: Final = re.compile(r"layer|attn|attention_types|pattern|block")
-_WINDOW: Final = re.compile(r"window$|pattern$|^full_attention_interval$")
-"""Keys that decide what each layer remembers: left open by a class, they differ in the checkpoint."""
+EXACT: Final = 1e-4
+"""How far a total may be from a count. Of the classes that fill in the layers, those with other layers are further off."""
+BYTES_NEAR: Final = 0.002
+"""How far the bytes may be from a repository's index, as the test of published totals has it."""
+LIKED: Final = 300
+"""Likes from which a model of llmfit's list is looked for."""
 _ID: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _COUNT: Final = re.compile(r"~?\s*([0-9]+(?:\.[0-9]+)?)\s*([MBT])\b", re.IGNORECASE)
 _UNITS: Final = {"M": 10**6, "B": 10**9, "T": 10**12}
@@ -71,16 +81,26 @@ class Wanted:
     context: int | None = None  # The context that is published, in tokens.
     day: str = ""  # The day that it was added.
     source: Source | None = None  # Where all that stands.
+    precision: str = ""  # The stored format that is published, as a recipe has it.
+    parameters: int | None = None  # Its parameters to the last one, where somebody counted them.
+    counted: Source | None = None  # Where that count stands.
+    liked: bool = False  # Whether many like it on the Hub.
 
 
 @dataclass(frozen=True)
 class Found:
     """Dimensions of a model in a file."""
 
-    config: dict[str, Any]  # As ``config.json`` has them.
+    config: dict[str, Any] | Path  # ``config.json``, or what it would have.
     source: Source  # The file.
-    open: tuple[str, ...] = ()  # Keys that the class fills in by code, so that nobody knows the checkpoint's.
-    states_context: bool = True  # False where the longest context may be another one than the checkpoint's.
+    open: tuple[str, ...] = ()  # Windows that a class leaves open, so that nobody knows the checkpoint's.
+    filled: tuple[
+        str, ...
+    ] = ()  # Lists of layers that a class makes by code, where the checkpoint may have others.
+    is_class: bool = (
+        False  # Whether it is a class, whose context and stored format may not be the checkpoint's.
+    )
+    witness: Witness | None = None  # What the repository's index says of the weights.
 
 
 @dataclass
@@ -101,122 +121,100 @@ class Draft:
 class ClassDefaults:
     """The defaults of transformers' config classes, by the checkpoint that their documentation names."""
 
-    def __init__(self, package: Path, release: str, known: Container[str]) -> None:
-        """Parse ``models/*/configuration_*.py`` of an unpacked package; ``known`` are classes of earlier releases."""
-        self._release = release
-        self._classes: dict[str, tuple[ast.ClassDef, str]] = {}
-        self._types: dict[str, str] = {}
-        self.checkpoints: dict[str, str] = {}
-        for path in sorted((package / "transformers" / "models").glob("*/configuration_*.py")):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ClassDef):
-                    self._classes[node.name] = node, path.relative_to(package).as_posix()
-                    said = dict(_assigned(node)).get("model_type")
-                    if isinstance(said, ast.Constant):
-                        self._types.setdefault(str(said.value), node.name)
-                    for named in _checkpoints(node):
-                        # The last class of a file is the whole model's.
-                        self.checkpoints[named] = node.name
+    def __init__(
+        self, classes: Mapping[str, Any], package: Path, release: str, known: Container[str]
+    ) -> None:
+        """Take what ``class_defaults.py`` printed of an unpacked package; ``known`` are classes of earlier releases."""
+        self._release, self._classes = release, classes
         auto = package / "transformers" / "models" / "auto" / "modeling_auto.py"
         tables = read_engine_classes.tables(read_engine_classes.parsed(auto))
         self._served: dict[str, str] = {}
         for table in read_engine_classes.GENERATORS[1:]:
             for model_type, value in tables.get(table, {}).items():
                 self._served.setdefault(model_type, (read_engine_classes.texts(value) or [""])[0])
-        self.new = list(self._new(known))
+        self.new = [
+            id_
+            for id_, made in classes.items()
+            if (serves := self._serves(made)) and serves not in known and _ID.fullmatch(id_)
+        ]
 
-    def _new(self, known: Container[str]) -> Iterator[str]:
-        for id_, name in self.checkpoints.items():
-            said = dict(_assigned(self._classes[name][0])).get("model_type")
-            serves = self._served.get(str(said.value)) if isinstance(said, ast.Constant) else None
-            if serves and serves not in known and _ID.fullmatch(id_):
-                yield id_
+    def _serves(self, made: Mapping[str, Any]) -> str | None:
+        return self._served.get(str(made.get("config", {}).get("model_type")))
 
     def find(self, id_: str) -> Found | str | None:
         """Return the defaults that a checkpoint's documentation stands for, the reason why not, or None."""
-        name = self.checkpoints.get(id_)
-        if name is None:
+        made = self._classes.get(id_)
+        if made is None:
             return None
-        left: list[str] = []
-        try:
-            config = self._values(name, left)
-        except LookupError as error:
-            return f"its config class is not plain values ({error})"
-        serves = self._served.get(str(config.get("model_type")))
-        if not serves:
-            return f"transformers {self._release} has no class that writes text for {name}"
-        node, path = self._classes[name]
-        title = f"transformers {self._release}, {path}: the defaults of {node.name}, whose documentation names this checkpoint"
+        if "error" in made:
+            return f"its config class cannot be made ({made['error']})"
+        if not (serves := self._serves(made)):
+            return f"transformers {self._release} has no class that writes text for {made['class']}"
+        title = (
+            f"transformers {self._release}, {made['path']}: the defaults of {made['class']}, whose documentation names "
+            "this checkpoint"
+        )
+        filled = tuple(made["filled"])
+        if filled:
+            title += f"; its code fills in {', '.join(name.rpartition('.')[2] for name in filled)}"
         source = Source(covers=("layers",), title=title, revision=self._release, evidence="derived")
-        return Found({"architectures": [serves], **config}, source, tuple(left), states_context=False)
-
-    def _values(self, name: str, left: list[str]) -> dict[str, Any]:
-        node, _ = self._classes.get(name) or (None, "")
-        if node is None:
-            raise LookupError(f"{name} is not in the package")
-        values: dict[str, Any] = {}
-        for base in node.bases:
-            above = ast.unparse(base).rpartition(".")[2]
-            if above in self._classes:
-                values |= self._values(above, left)
-        for key, value in _assigned(node):
-            if key == "sub_configs_defaults" and isinstance(value, ast.Dict):
-                for one, which in zip(value.keys, value.values, strict=True):
-                    if isinstance(one, ast.Constant):
-                        values[str(one.value)] = self._part(which, left)
-            elif not key.startswith(("base_", "attribute_map", "ignore_", "keys_to")):
-                with contextlib.suppress(LookupError):
-                    said = _plain(value)
-                    if said is not None or not isinstance(values.get(key), dict):
-                        values[key] = said
-        filled = {key for key in _filled(node) if values.get(key, 0) is None and _PER_LAYER.search(key)}
-        left += [f"{name}.{key}" for key in sorted(filled)]
-        left += [f"{name}.{key}" for key, value in values.items() if value is None and _WINDOW.search(key)]
-        return {key: value for key, value in values.items() if value is not None}
-
-    def _part(self, which: ast.expr, left: list[str]) -> dict[str, Any]:
-        """Return the values of a section: a class, or a class by its model type with other values for some keys."""
-        if not isinstance(which, ast.Call):
-            return self._values(ast.unparse(which).rpartition(".")[2], left)
-        words = {word.arg: word.value for word in which.keywords}
-        name = ast.unparse(words["config_class"]) if "config_class" in words else "AutoConfig"
-        model_type = str(ast.literal_eval(words.get("model_type", ast.Constant(""))))
-        if name == "AutoConfig":
-            name = self._types.get(model_type, model_type)
-        given = _plain(words["init_kwargs"]) if "init_kwargs" in words else {}
-        return self._values(name, left) | given
+        config = {**made["config"], "architectures": [serves]}
+        return Found(config, source, tuple(made["open"]), filled, is_class=True)
 
 
-def _assigned(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    for line in node.body:
-        target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
-        value = getattr(line, "value", None)
-        if isinstance(target, ast.Name) and value is not None:
-            yield target.id, value
+def class_defaults(release: str, packages: Path) -> dict[str, Any]:
+    """Return what the config classes of a release of transformers make, run in an environment of their own.
+
+    Raises:
+        SystemExit: If the release cannot be installed, or its classes do not run.
+    """
+    place = packages / f"run-transformers-{release}"
+    python = place / "bin" / "python"
+    if not python.is_file():
+        subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    said = ""
+    for words in (
+        ["-m", "pip", "install", "--quiet", f"transformers=={release}"],
+        [str(Path(__file__).parent / "class_defaults.py")],
+    ):
+        done = subprocess.run([str(python), *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            shutil.rmtree(place)
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            raise SystemExit(f"the config classes of transformers {release} were not run: {last}")
+        said = done.stdout
+    classes: dict[str, Any] = json.loads(said)
+    return classes
 
 
-def _plain(value: ast.expr) -> Any:
-    """Return a constant as ``config.json`` would have it."""
-    try:
-        return json.loads(json.dumps(ast.literal_eval(value)))
-    except (ValueError, TypeError) as error:
-        raise LookupError(ast.unparse(value)[:60]) from error
+class Hub:
+    """``config.json`` of a repository by its id, with what its index says of the weights."""
 
+    def __init__(self) -> None:
+        """Ask nothing yet."""
+        self.silent = ""  # Why the Hub is not asked any more.
 
-def _filled(node: ast.ClassDef) -> Iterator[str]:
-    """Yield the keys that a class fills in by code when it is made."""
-    for one in node.body:
-        if isinstance(one, ast.FunctionDef) and one.name == "__post_init__":
-            for line in ast.walk(one):
-                targets = line.targets if isinstance(line, ast.Assign) else ()
-                yield from (target.attr for target in targets if isinstance(target, ast.Attribute))
-
-
-def _checkpoints(node: ast.ClassDef) -> Iterator[str]:
-    for one in node.decorator_list:
-        for word in one.keywords if isinstance(one, ast.Call) else ():
-            if word.arg == "checkpoint" and isinstance(word.value, ast.Constant):
-                yield str(word.value.value)
+    def find(self, id_: str) -> Found | str | None:
+        """Return the config of a repository, the reason why not, or None where the Hub does not answer."""
+        if self.silent:
+            return None
+        try:
+            repository = fetch(id_)
+        except NoConnectionError as error:
+            self.silent = str(error)
+            return None
+        except InputError as error:
+            return str(error)
+        config = config_file(repository.folder)
+        title = f"{config.name} of {id_}"
+        source = Source(
+            covers=("layers",),
+            title=title,
+            url=repository.url,
+            revision=repository.revision,
+            evidence="verbatim",
+        )
+        return Found(config, source, witness=read_witness(repository.folder))
 
 
 class ConfigFiles:
@@ -298,15 +296,66 @@ def recipes(folder: Path) -> list[Wanted]:
         except (CatalogError, KeyError, TypeError, AttributeError):
             continue
         context = model.get("context_length")
+        variant = (read.get("variants") or {}).get("default") or {}
         one = Wanted(
             id_,
             str(model.get("parameter_count", "")),
             context if isinstance(context, int) else None,
-            str(meta.get("date_added", "")),
+            _day(meta.get("date_added")),
             source_of(path, folder, ("release",), "vLLM recipes:", "secondary"),
+            str(variant.get("precision", "")),
         )
-        wanted += [one, *(replace(one, id=str(variant["model_id"])) for variant in variants)]
+        wanted += [one, *(replace(one, id=str(made["model_id"]), precision="") for made in variants)]
     return list({one.id: one for one in reversed(wanted) if _ID.fullmatch(one.id)}.values())[::-1]
+
+
+def _day(said: object) -> str:
+    return str(said) if re.fullmatch(r"20\d\d-\d\d-\d\d", str(said)) else ""
+
+
+def listed(packages: Path, draft: Draft) -> dict[str, Wanted]:
+    """Return the models of llmfit's list by their id: parameters, context and day as the Hub counts them.
+
+    The package is a program with the list inside, as JSON.
+    """
+    if not (releases := published("llmfit")):
+        draft.notes.append("llmfit: the registry could not be asked for releases.")
+        return {}
+    try:
+        package = follow.bring("llmfit", releases[-1], packages)
+    except SystemExit as error:
+        draft.notes.append(f"llmfit {releases[-1]} was not looked at: {error}.")
+        return {}
+    found: dict[str, Wanted] = {}
+    for path in sorted(package.folder.glob("*.data/scripts/llmfit")):
+        for row in _rows(path.read_bytes()):
+            id_, count, context = row.get("name"), row.get("parameters_raw"), row.get("context_length")
+            if not (isinstance(id_, str) and _ID.fullmatch(id_) and isinstance(count, int) and count > 0):
+                continue
+            liked = isinstance(row.get("hf_likes"), int) and row["hf_likes"] >= LIKED
+            title = f"llmfit {releases[-1]}, its list of models: {id_}"
+            source = Source(covers=("weights",), title=title, revision=releases[-1], evidence="secondary")
+            found[id_] = Wanted(
+                id_,
+                context=context if isinstance(context, int) else None,
+                day=_day(row.get("release_date")),
+                parameters=count,
+                counted=source,
+                liked=liked,
+            )
+    return found
+
+
+def _rows(program: bytes) -> list[dict[str, Any]]:
+    """Return the longest JSON list of named objects in a program."""
+    rows: list[dict[str, Any]] = []
+    for start in re.finditer(rb'\[\s*\{\s*"name":', program):
+        end = program.find(b"\x00", start.start())
+        text = program[start.start() : end if end > 0 else None].decode("utf-8", "replace")
+        with contextlib.suppress(ValueError, RecursionError):
+            made, _ = json.JSONDecoder().raw_decode(text)
+            rows = max(rows, [row for row in made if isinstance(row, dict)], key=len)
+    return rows
 
 
 def agrees(total: int, stated: str) -> bool:
@@ -325,26 +374,33 @@ def agrees(total: int, stated: str) -> bool:
     return near
 
 
-def record(wanted: Wanted, found: Found) -> tuple[Model, str] | str:
+def record(wanted: Wanted, found: Found, formats: Mapping[str, WeightFormat]) -> tuple[Model, str] | str:
     """Return the record that a file makes and the comparison with what is published, or why a person is needed."""
     if found.open:
-        return f"the class fills in {', '.join(found.open)}"
+        return f"the class leaves {', '.join(found.open)} open"
     covers = ("layers", "weights", "weight_format", "kv_format", "context_tokens")
-    source = found.source.model_copy(update={"covers": covers})
+    sources = [found.source.model_copy(update={"covers": covers})]
     try:
         read = read_config_report(found.config, id=wanted.id, assume_defaults=True)
+        compared = _compared(wanted, found, read.model, formats)
     except InputError as error:
         return f"not read: {error}"
-    total = sum(row.parameters for row in read.model.weights)
-    if not agrees(total, wanted.stated):
-        return f"{total / 1e9:.2f}B by its dimensions, published: {wanted.stated or 'nothing'}"
-    sources = [source]
+    if isinstance(compared, str):
+        return compared
+    said, counted = compared
+    if found.is_class and read.model.weight_format != wanted.precision:
+        return f"read as {read.model.weight_format}, stored format published: {wanted.precision or 'nothing'}"
+    if counted is not None:
+        sources.append(counted)
     update: dict[str, Any] = {}
-    if wanted.source is not None and re.fullmatch(r"20\d\d-\d\d-\d\d", wanted.day):
+    if wanted.day:
         update["release"] = wanted.day[:7]
-        title = f"{wanted.source.title}, added {wanted.day}, states {wanted.stated} parameters"
-        sources.append(wanted.source.model_copy(update={"title": title}))
-    if not (found.states_context or wanted.context):
+        if wanted.source is not None:
+            title = f"{wanted.source.title}, added {wanted.day}, states {wanted.stated} parameters"
+            sources.append(wanted.source.model_copy(update={"title": title}))
+        elif counted is not None:
+            sources[-1] = counted.model_copy(update={"covers": (*counted.covers, "release")})
+    if found.is_class and not wanted.context:
         return "the context of the checkpoint is not published"
     if wanted.context and wanted.context != read.model.context_tokens:
         if wanted.context > read.model.context_tokens:
@@ -352,7 +408,31 @@ def record(wanted: Wanted, found: Found) -> tuple[Model, str] | str:
         update["context_tokens"] = wanted.context
     model = read.model.model_copy(update={**update, "sources": tuple(sources)})
     unread = f"; keys that were not used: {', '.join(read.not_read[:6])}" if read.not_read else ""
-    return model, f"{total / 1e9:.3g}B, published: {wanted.stated}{unread}"
+    return model, f"{said}{unread}"
+
+
+def _compared(
+    wanted: Wanted, found: Found, model: Model, formats: Mapping[str, WeightFormat]
+) -> tuple[str, Source | None] | str:
+    """Return what was compared with a published total, with its source, or the difference."""
+    total = sum(row.parameters for row in model.weights)
+    if found.witness is not None:
+        size, stated = released_bytes(model, formats), found.witness.total
+        if abs(size - stated) > BYTES_NEAR * stated:
+            return f"{size:,} bytes by its dimensions, the repository's index: {stated:,}"
+        return f"{total / 1e9:.3g}B in {size:,} bytes, the repository's index: {stated:,}", None
+    if wanted.parameters is not None and wanted.counted is not None:
+        if abs(total - wanted.parameters) > EXACT * wanted.parameters:
+            return f"{total:,} parameters by its dimensions, counted: {wanted.parameters:,}"
+        title = f"{wanted.counted.title}: {wanted.parameters:,} parameters"
+        return f"{total:,} parameters, counted: {wanted.parameters:,}", wanted.counted.model_copy(
+            update={"title": title}
+        )
+    if not agrees(total, wanted.stated):
+        return f"{total / 1e9:.2f}B by its dimensions, published: {wanted.stated or 'nothing'}"
+    if found.filled:
+        return f"the class fills in {', '.join(found.filled)}, and nobody counted the parameters"
+    return f"{total / 1e9:.3g}B, published: {wanted.stated}", None
 
 
 # --- releases -----------------------------------------------------------------------------------------
@@ -421,7 +501,12 @@ def releases(data: Path, packages: Path, draft: Draft, *, compare: bool = True) 
     newest = read_releases(data)["transformers"][-1]
     if ("transformers", newest) not in brought:
         return None
-    return ClassDefaults(brought["transformers", newest].folder, newest, before)
+    try:
+        made = class_defaults(newest, packages)
+    except SystemExit as error:
+        draft.notes.append(f"{error}.")
+        return None
+    return ClassDefaults(made, brought["transformers", newest].folder, newest, before)
 
 
 def rewind(data: Path, day: str, packages: Path) -> tuple[dict[str, list[str]], list[str]]:
@@ -482,6 +567,27 @@ def replayed(old: Path, new: Path, gone: Mapping[str, list[str]], ids: list[str]
 # --- the run ------------------------------------------------------------------------------------------
 
 
+def merged(
+    recipes: Iterable[Wanted], defaults: ClassDefaults | None, listed: Mapping[str, Wanted]
+) -> list[Wanted]:
+    """Return all that is wanted: recipes, checkpoints of new classes, models that many like, with what was counted."""
+    wanted = {one.id: one for one in recipes}
+    for id_ in defaults.new if defaults is not None else ():
+        wanted.setdefault(id_, Wanted(id_))
+    for id_, one in listed.items():
+        if one.liked and quantized_name(id_) is None:
+            wanted.setdefault(id_, Wanted(id_))
+        if (old := wanted.get(id_)) is not None:
+            wanted[id_] = replace(
+                old,
+                context=old.context or one.context,
+                day=old.day or one.day,
+                parameters=one.parameters,
+                counted=one.counted,
+            )
+    return list(wanted.values())
+
+
 def models(catalog: Catalog, wanted: Iterable[Wanted], places: Iterable[Any], draft: Draft) -> None:
     """Write a record of every wanted model that is not known and whose dimensions stand somewhere."""
     for one in wanted:
@@ -495,7 +601,7 @@ def models(catalog: Catalog, wanted: Iterable[Wanted], places: Iterable[Any], dr
         if found is None:
             draft.person.setdefault("no file states the dimensions", []).append(one.id)
             continue
-        made = found if isinstance(found, str) else record(one, found)
+        made = found if isinstance(found, str) else record(one, found, catalog.weight_formats)
         if isinstance(made, str):
             draft.person.setdefault("a file was found", []).append(f"{one.id}: {made}")
         else:
@@ -551,12 +657,12 @@ def main(words: list[str]) -> int:
             if done.returncode:
                 said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
                 draft.notes.append(f"Recipes were not looked at: {said}")
-        wanted = recipes(checkout)
-        if defaults is not None:
-            known = {one.id for one in wanted}
-            wanted += [Wanted(name) for name in defaults.new if name not in known]
-        places = [ConfigFiles(given.configs), *([defaults] if defaults is not None else [])]
+        wanted = merged(recipes(checkout), defaults, listed(given.packages, draft))
+        hub = Hub()
+        places = [ConfigFiles(given.configs), hub, *([defaults] if defaults is not None else [])]
         models(open_catalog(copy), wanted, places, draft)
+        if hub.silent:
+            draft.notes.append(f"The Hub was not asked for configs: {hub.silent}")
         for model, _ in draft.records:
             (copy / "models" / f"{model.slug}.yaml").write_text(dump_model(model), encoding="utf-8")
         load_catalog(copy)

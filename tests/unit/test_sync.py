@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_hub import FakeHub, serve
 
+from kvreport.catalog.base import Source
 from kvreport.catalog.load import dump_model, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.resources import data_dir
 
+UTILS = """
+import json
+
+def auto_docstring(checkpoint):
+    return lambda made: made
+
+class PreTrainedConfig:
+    def __init__(self):
+        for one in reversed(type(self).__mro__):
+            for name in getattr(one, "__annotations__", {}):
+                setattr(self, name, getattr(self, name))
+        self.__post_init__()
+
+    def __post_init__(self):
+        pass
+
+    def to_json_string(self, use_diff):
+        parts = {name: value for name, value in vars(self).items()}
+        parts["model_type"] = self.model_type
+        return json.dumps(parts, default=lambda one: json.loads(one.to_json_string(use_diff)))
+"""
 CONFIGURATION = """
+from transformers import PreTrainedConfig, auto_docstring
+
 @auto_docstring(checkpoint="acme/Tiny-1B")
 class TinyConfig(PreTrainedConfig):
     model_type = "tiny"
-    base_model_tp_plan = {"layers": "colwise"}
-    vocab_size: int = 128 * 1024
+    vocab_size: int = 128256
     hidden_size: int = 2048
     intermediate_size: int = 8192
     num_hidden_layers: int = 16
@@ -30,22 +57,21 @@ class TinyConfig(PreTrainedConfig):
     max_position_embeddings: int = 131072
     OPEN
     def __post_init__(self, **kwargs):
-        if self.layer_types is None:
+        if getattr(self, "layer_types", ()) is None:
             self.layer_types = ["full_attention"] * self.num_hidden_layers
 
 @auto_docstring(checkpoint="acme/Tiny-VL-1B")
 class TinyVLConfig(PreTrainedConfig):
     model_type = "tiny_vl"
-    sub_configs_defaults = {
-        "vision_config": SubConfigSpec(config_class=AutoConfig, model_type="tiny_eye", init_kwargs={"depth": 3}),
-        "text_config": TinyConfig,
-    }
-    vision_config: dict | PreTrainedConfig | None = None
+    text_config: TinyConfig | None = None
+    def __post_init__(self, **kwargs):
+        self.text_config = TinyConfig()
 
-class TinyEyeConfig(PreTrainedConfig):
-    model_type = "tiny_eye"
-    depth: int = 2
-    kernel: tuple = (2, 2)
+@auto_docstring(checkpoint="acme/Tiny-Broken-1B")
+class TinyBrokenConfig(PreTrainedConfig):
+    model_type = "tiny"
+    def __post_init__(self, **kwargs):
+        raise ValueError("no default")
 """
 AUTO = """
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict([("tiny", "LlamaForCausalLM")])
@@ -72,12 +98,33 @@ def package(root: Path, open_keys: str = "") -> Path:
     """Write a small package with transformers' layout."""
     models = root / "transformers" / "models"
     for path, text in {
+        "../__init__.py": UTILS,
         "tiny/configuration_tiny.py": CONFIGURATION.replace("OPEN", open_keys),
         "auto/modeling_auto.py": AUTO,
     }.items():
         (models / path).parent.mkdir(parents=True, exist_ok=True)
         (models / path).write_text(text, encoding="utf-8")
     return root
+
+
+def defaults(sync: Any, root: Path, open_keys: str = "", known: tuple[str, ...] = ()) -> Any:
+    """Return the defaults that the script prints of such a package, whose code runs in another process."""
+    package(root, open_keys)
+    script = Path(sync.__file__).with_name("class_defaults.py")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sync.ClassDefaults(json.loads(done.stdout), root, "9.9", known)
+
+
+def counted(id_: str, parameters: int, **told: Any) -> dict[str, Any]:
+    """Return what a list says of a model."""
+    source = Source(covers=("weights",), title="a list", evidence="secondary")
+    return {"id": id_, "parameters": parameters, "counted": source, **told}
 
 
 def recipe(root: Path, id_: str, **model: Any) -> Path:
@@ -90,42 +137,119 @@ def recipe(root: Path, id_: str, **model: Any) -> Path:
     return root
 
 
-def test_defaults_of_a_class_are_a_record_where_total_and_context_are_published(
+FORMATS = open_catalog().weight_formats
+TINY_PARAMETERS = 1235814400
+
+
+def test_defaults_of_a_class_are_a_record_where_total_context_and_format_are_published(
     sync: Any, tmp_path: Path
 ) -> None:
-    defaults = sync.ClassDefaults(package(tmp_path), "9.9", ())
-    found = defaults.find("acme/Tiny-1B")
-    stated = sync.Wanted("acme/Tiny-1B", "1.24B", 65536)
-    made = sync.record(
-        stated, sync.Found({**found.config, "vocab_size": 128256}, found.source, states_context=False)
-    )
-    model, said = made
+    found = defaults(sync, tmp_path).find("acme/Tiny-1B")
+    stated = sync.Wanted("acme/Tiny-1B", "1.24B", 65536, precision="bf16")
+    model, said = sync.record(stated, found, FORMATS)
     assert (model.context_tokens, model.architecture) == (65536, "LlamaForCausalLM")
     assert said.startswith("1.24B")
     title = next(source.title for source in model.sources if "layers" in source.covers)
     assert title.startswith(
         "transformers 9.9, transformers/models/tiny/configuration_tiny.py: the defaults of TinyConfig"
     )
-    # A product is no constant, so the class has no such key, and the reader asks for it or counts another total.
-    assert "vocab_size" not in found.config
-    assert isinstance(sync.record(sync.Wanted("acme/Tiny-1B", "1.24B"), found), str)
+    # A class says nothing of the format that is stored, and its context may be another one than the checkpoint's.
+    assert "stored format published: nothing" in sync.record(replace(stated, precision=""), found, FORMATS)
+    assert "read as bf16, stored format published: fp8" in sync.record(
+        replace(stated, precision="fp8"), found, FORMATS
+    )
+    assert "context" in sync.record(replace(stated, context=None), found, FORMATS)
 
 
-@pytest.mark.parametrize("key", ["layer_types: list | None = None", "sliding_window: int | None = None"])
-def test_a_class_that_leaves_the_layers_open_is_for_a_person(sync: Any, tmp_path: Path, key: str) -> None:
-    found = sync.ClassDefaults(package(tmp_path, key), "9.9", ()).find("acme/Tiny-1B")
-    assert found.open == (f"TinyConfig.{key.partition(':')[0]}",)
-    assert "fills in" in sync.record(sync.Wanted("acme/Tiny-1B", "1.2B", 4096), found)
+def test_a_class_that_leaves_a_window_open_is_for_a_person(sync: Any, tmp_path: Path) -> None:
+    found = defaults(sync, tmp_path, "sliding_window: int | None = None").find("acme/Tiny-1B")
+    assert found.open == ("TinyConfig.sliding_window",)
+    assert "open" in sync.record(sync.Wanted("acme/Tiny-1B", "1.2B", 4096, precision="bf16"), found, FORMATS)
 
 
-def test_sections_have_their_class_and_the_values_that_replace_its_own(sync: Any, tmp_path: Path) -> None:
-    config = sync.ClassDefaults(package(tmp_path), "9.9", ()).find("acme/Tiny-VL-1B").config
-    assert config["vision_config"] == {"model_type": "tiny_eye", "depth": 3, "kernel": [2, 2]}
-    assert config["text_config"]["hidden_size"] == 2048
+@pytest.mark.parametrize("off", [0, 1, 200000])
+def test_layers_that_code_fills_in_are_taken_where_the_parameters_were_counted(
+    sync: Any, tmp_path: Path, off: int
+) -> None:
+    found = defaults(sync, tmp_path, "layer_types: list | None = None").find("acme/Tiny-1B")
+    assert found.filled == ("TinyConfig.layer_types",)
+    assert found.config["layer_types"] == ["full_attention"] * 16
+    stated = sync.Wanted("acme/Tiny-1B", "1.24B", 4096, precision="bf16")
+    assert "nobody counted" in sync.record(stated, found, FORMATS)
+    made = sync.record(replace(stated, **counted("acme/Tiny-1B", TINY_PARAMETERS + off)), found, FORMATS)
+    if off == 200000:
+        assert "counted: 1,236,014,400" in made
+        return
+    assert "its code fills in layer_types" in made[0].sources[0].title
+    assert made[0].sources[1].title == f"a list: {TINY_PARAMETERS + off:,} parameters"
+
+
+def test_a_class_that_cannot_be_made_says_why(sync: Any, tmp_path: Path) -> None:
+    made = defaults(sync, tmp_path)
+    assert made.find("acme/Tiny-Broken-1B") == "its config class cannot be made (ValueError: no default)"
+    assert made.find("acme/Tiny-VL-1B").config["text_config"]["hidden_size"] == 2048
 
 
 def test_only_classes_of_new_releases_are_looked_up_by_themselves(sync: Any, tmp_path: Path) -> None:
-    assert sync.ClassDefaults(package(tmp_path), "9.9", ("LlamaForCausalLM",)).new == ["acme/Tiny-VL-1B"]
+    assert defaults(sync, tmp_path, known=("LlamaForCausalLM",)).new == ["acme/Tiny-VL-1B"]
+
+
+def test_a_list_counts_what_recipes_and_classes_name_and_adds_what_many_like(
+    sync: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {
+            "name": "acme/Tiny-1B",
+            "parameters_raw": 7,
+            "context_length": 9,
+            "release_date": "2026-10-02",
+            "hf_likes": 1,
+        },
+        {"name": "acme/Liked-1B", "parameters_raw": 8, "hf_likes": 5000},
+        {"name": "acme/Liked-1B-GGUF", "parameters_raw": 8, "hf_likes": 5000},
+        {"name": "acme/Unknown-1B", "parameters_raw": 8, "hf_likes": 2},
+        {"name": "no id", "parameters_raw": 8, "hf_likes": 5000},
+    ]
+    program = tmp_path / "llmfit-1.0.data" / "scripts" / "llmfit"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(b'ELF\x00[{"name": "x"}]\x00' + json.dumps(rows).encode() + b"tail\x00")
+    monkeypatch.setattr(sync, "published", lambda _: ["0.9", "1.0"])
+    monkeypatch.setattr(sync.follow, "bring", lambda *_: sync.follow.Package(tmp_path, "2026-10-05"))
+    listed = sync.listed(tmp_path, sync.Draft())
+    assert set(listed) == {row["name"] for row in rows[:4]}
+    recipe_ = sync.Wanted("acme/Tiny-1B", "1B", 4096, "2026-10-03")
+    tiny, liked = sync.merged([recipe_], None, listed)
+    assert (tiny.parameters, tiny.context, tiny.day, tiny.stated) == (7, 4096, "2026-10-03", "1B")
+    assert (liked.id, liked.parameters) == ("acme/Liked-1B", 8)
+
+
+def test_a_config_of_the_hub_is_held_against_its_index(
+    sync: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    size = {"acme/Right": 2 * TINY_PARAMETERS, "acme/Wrong": TINY_PARAMETERS}
+    files = {
+        id_: {
+            "config.json": json.dumps(CONFIG).encode(),
+            "model.safetensors.index.json": json.dumps(
+                {"metadata": {"total_size": n}, "weight_map": {}}
+            ).encode(),
+        }
+        for id_, n in size.items()
+    }
+    with serve(FakeHub(files)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        place = sync.Hub()
+        model, said = sync.record(sync.Wanted("acme/Right"), place.find("acme/Right"), FORMATS)
+        assert "2,471,628,800 bytes, the repository's index: 2,471,628,800" in said
+        assert model.sources[0].evidence == "verbatim"
+        assert "acme/Right" in (model.sources[0].url or "")
+        refused = sync.record(sync.Wanted("acme/Wrong"), place.find("acme/Wrong"), FORMATS)
+        assert "the repository's index: 1,235,814,400" in refused
+        assert "no such repository" in place.find("acme/None")
+    # Without an answer nothing more is asked, and the next place is looked at.
+    assert place.find("acme/Later") is None
+    assert "no connection" in place.silent
 
 
 @pytest.mark.parametrize(
