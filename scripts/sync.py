@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +67,9 @@ EXACT: Final = 1e-4
 BYTES_NEAR: Final = 0.002
 """How far the bytes may be from a repository's index, as the test of published totals has it."""
 LIKED: Final = 300
-"""Likes from which a model of llmfit's list is looked for."""
+"""Likes from which a model of llmfit's list is looked for,"""
+LIKED_DAYS: Final = 92
+"""where it is not older than the newest of the list by more days."""
 _ID: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _COUNT: Final = re.compile(r"~?\s*([0-9]+(?:\.[0-9]+)?)\s*([MBT])\b", re.IGNORECASE)
 _UNITS: Final = {"M": 10**6, "B": 10**9, "T": 10**12}
@@ -327,22 +330,25 @@ def listed(packages: Path, draft: Draft) -> dict[str, Wanted]:
         draft.notes.append(f"llmfit {releases[-1]} was not looked at: {error}.")
         return {}
     found: dict[str, Wanted] = {}
-    for path in sorted(package.folder.glob("*.data/scripts/llmfit")):
-        for row in _rows(path.read_bytes()):
-            id_, count, context = row.get("name"), row.get("parameters_raw"), row.get("context_length")
-            if not (isinstance(id_, str) and _ID.fullmatch(id_) and isinstance(count, int) and count > 0):
-                continue
-            liked = isinstance(row.get("hf_likes"), int) and row["hf_likes"] >= LIKED
-            title = f"llmfit {releases[-1]}, its list of models: {id_}"
-            source = Source(covers=("weights",), title=title, revision=releases[-1], evidence="secondary")
-            found[id_] = Wanted(
-                id_,
-                context=context if isinstance(context, int) else None,
-                day=_day(row.get("release_date")),
-                parameters=count,
-                counted=source,
-                liked=liked,
-            )
+    rows = [
+        row
+        for path in package.folder.glob("*.data/scripts/llmfit")
+        for row in _rows(path.read_bytes())
+        if _ID.fullmatch(str(row.get("name"))) and isinstance(row.get("parameters_raw"), int)
+    ]
+    newest = max((_day(row.get("release_date")) for row in rows), default="")
+    since = str(date.fromisoformat(newest) - timedelta(LIKED_DAYS)) if newest else ""
+    for row in rows:
+        id_, context, day = str(row["name"]), row.get("context_length"), _day(row.get("release_date"))
+        title = f"llmfit {releases[-1]}, its list of models: {id_}"
+        found[id_] = Wanted(
+            id_,
+            context=context if isinstance(context, int) else None,
+            day=day,
+            parameters=row["parameters_raw"],
+            counted=Source(covers=("weights",), title=title, revision=releases[-1], evidence="secondary"),
+            liked=day >= since and isinstance(row.get("hf_likes"), int) and row["hf_likes"] >= LIKED,
+        )
     return found
 
 
@@ -590,8 +596,10 @@ def merged(
 
 def models(catalog: Catalog, wanted: Iterable[Wanted], places: Iterable[Any], draft: Draft) -> None:
     """Write a record of every wanted model that is not known and whose dimensions stand somewhere."""
+    names = catalog.known_names
+    others = {one.id for one in names.models if one.kind != "unread"} if names is not None else set()
     for one in wanted:
-        if catalog.known_model(one.id) is not None:
+        if one.id in others or catalog.known_model(one.id) is not None:
             continue
         with contextlib.suppress(InputError):
             if by_name(one.id, catalog) is not None:

@@ -205,8 +205,9 @@ def test_a_list_counts_what_recipes_and_classes_name_and_adds_what_many_like(
             "release_date": "2026-10-02",
             "hf_likes": 1,
         },
-        {"name": "acme/Liked-1B", "parameters_raw": 8, "hf_likes": 5000},
-        {"name": "acme/Liked-1B-GGUF", "parameters_raw": 8, "hf_likes": 5000},
+        {"name": "acme/Liked-1B", "parameters_raw": 8, "hf_likes": 5000, "release_date": "2026-09-01"},
+        {"name": "acme/Liked-1B-GGUF", "parameters_raw": 8, "hf_likes": 5000, "release_date": "2026-09-01"},
+        {"name": "acme/Old-1B", "parameters_raw": 8, "hf_likes": 5000, "release_date": "2026-06-01"},
         {"name": "acme/Unknown-1B", "parameters_raw": 8, "hf_likes": 2},
         {"name": "no id", "parameters_raw": 8, "hf_likes": 5000},
     ]
@@ -216,7 +217,7 @@ def test_a_list_counts_what_recipes_and_classes_name_and_adds_what_many_like(
     monkeypatch.setattr(sync, "published", lambda _: ["0.9", "1.0"])
     monkeypatch.setattr(sync.follow, "bring", lambda *_: sync.follow.Package(tmp_path, "2026-10-05"))
     listed = sync.listed(tmp_path, sync.Draft())
-    assert set(listed) == {row["name"] for row in rows[:4]}
+    assert set(listed) == {row["name"] for row in rows[:5]}
     recipe_ = sync.Wanted("acme/Tiny-1B", "1B", 4096, "2026-10-03")
     tiny, liked = sync.merged([recipe_], None, listed)
     assert (tiny.parameters, tiny.context, tiny.day, tiny.stated) == (7, 4096, "2026-10-03", "1B")
