@@ -15,7 +15,7 @@ by itself.
 A fit flatters itself, so the figures that are published are of sources left out, and of logs that state all flags: all logs of one source
 (one page, else one day and machine) are left out in turn, the constants fitted without them, and those logs predicted
 end to end. The error band is the 80th percentile of errors at first sight, by kind of start (a text model, one with an encoder,
-experts on several ranks, drafts, pipeline stages) and, where it is wider, of devices that share memory with a CPU or are not
+experts on several ranks, drafts, pipeline stages), and of all kinds on devices that share memory with a CPU or are not
 NVIDIA's. Only found logs count that were recorded before any rule knew of them, whether they state all flags or not: rules
 written with a log in view fit it too well. Refused starts do not count. A kind of fewer than ten sources is a tenth wider than
 the widest other, and one of fewer than twenty takes the conformal quantile. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
@@ -94,7 +94,7 @@ STAGES = "stages"
 """The class of pipeline stages, whatever their device. Most do not sample, which hides a forward pass's error."""
 
 APART = ("other", "unified")
-"""Classes of devices with a band of their own, which widens that of a kind of start."""
+"""Classes of devices with a band of their own, for all kinds of start."""
 
 LEAST_IN_CLASS = 10
 """Sources below which a kind of start or class of devices takes the wider of its own band and the widest; of SGLang's, that of all."""
@@ -403,8 +403,8 @@ def _share(row: dict[str, Any]) -> float:
 
 
 def width_of(row: dict[str, Any], widths: dict[str, float]) -> float:
-    """The width that a log is judged by: of its kind, or of its class of devices where that is wider."""
-    return max(widths[row["kind"]], widths.get(row["class"], 0.0))
+    """The width that a log is judged by: of its class of devices where that has one, else of its kind."""
+    return widths[_group(row)]
 
 
 def _met(row: dict[str, Any]) -> float:

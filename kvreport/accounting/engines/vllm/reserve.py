@@ -417,18 +417,16 @@ def ranks_in_band(engine: Engine, tensor_parallel: int, data_parallel: int) -> i
 def band(engine: Engine, device_class: str, kind: str) -> tuple[float, float]:
     """The band's share of the reserve and the bytes beside it, that four in five logs at first sight lie in.
 
-    A class of devices with a band of its own has no narrower one; nor do kinds of fewer than ten sources than others
-    (``scripts/fit_reserve.py``). Pipeline stages are one kind: the last one alone samples, which is the peak of most models.
+    A class of devices with a band of its own has it for every kind: it is calibrated on starts of all kinds there. Classes and kinds
+    of fewer than ten sources have one wider than the others (``scripts/fit_reserve.py``). Pipeline stages are one kind: the last
+    one alone samples, which is the peak of most models.
     ``kind``: of :data:`BANDS`.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    names = [kind] + [device_class] * (f"uncertainty_share_{device_class}" in engine.coefficients)
-    return max(
-        (constant(engine, f"uncertainty_share_{name}"), constant(engine, f"uncertainty_bytes_{name}"))
-        for name in names
-    )
+    name = device_class if f"uncertainty_share_{device_class}" in engine.coefficients else kind
+    return constant(engine, f"uncertainty_share_{name}"), constant(engine, f"uncertainty_bytes_{name}")
 
 
 def device_class(accelerator: Accelerator) -> str:
