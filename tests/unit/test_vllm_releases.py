@@ -390,6 +390,22 @@ def test_rows_of_16_bit_experts_are_padded_on_amd_until_0_30(catalog: Catalog) -
     assert plain == 0
 
 
+def test_blocks_that_padding_split_count_on_amd_from_0_27_to_0_29(catalog: Catalog) -> None:
+    """Two starts of 0.28.0 had 19 GiB less for the cache than without it (merle-014, -015); 4 of them are open."""
+    model = catalog.model("Qwen/Qwen3-30B-A3B-Instruct-2507")
+
+    def left(release: str, gpu: str = "mi300x", weights: str | None = None) -> int:
+        engine = rules(catalog.engine(f"vllm@{release}")).at_release(release)
+        form = catalog.weight_formats[weights] if weights else None
+        found = load_overhead(model, engine, form, catalog.weight_formats, catalog.accelerator(gpu))
+        return found.get("left_by_padding", 0)
+
+    gate_and_up, down = 128 * 1536 * 2048 * 2, 128 * 2048 * (768 + 128) * 2
+    assert left("0.27.0") == left("0.29.0") == 48 * (gate_and_up - down)
+    assert left("0.26.0") == left("0.30.0") == left("0.28.0", "h100-sxm-80gb") == 0
+    assert left("0.28.0", weights="fp8") == 0
+
+
 def test_latent_attention_of_some_classes_is_loaded_at_16_bits(catalog: Catalog) -> None:
     """38.24 GiB were loaded for GLM-5.3-Flash on eight GPUs (obs-116), 37.8 without what is widened."""
     model = catalog.model("zai-org/GLM-5.3-Flash")

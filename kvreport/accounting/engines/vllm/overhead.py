@@ -93,7 +93,8 @@ def load_overhead(
 
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
-        ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding`` and ``allocated_blocks``, where they apply.
+        ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding``, ``left_by_padding`` and
+        ``allocated_blocks``, where they apply.
     """
     stored = _stored(model, weight_format, formats)
     joined = engine.lists("keys_of_shared_layers", model.architecture)
@@ -115,6 +116,7 @@ def load_overhead(
         if engine.lists("float_connections", model.architecture)
         else 0,
         "row_padding": _row_padding(stored, accelerator, layout, release_of(engine)),
+        "left_by_padding": _left_by_padding(stored, accelerator, layout, release_of(engine)),
         "allocated_blocks": _allocated_blocks(
             model,
             joined,
@@ -312,6 +314,33 @@ def padding_kernel(model: Model, engine: Engine, accelerator: Accelerator) -> Ke
     if accelerator.vendor.upper() != "NVIDIA" or not capability or not has_experts(model):
         return None
     return block_float_kernel(engine, model.architecture, int(capability.split(".")[0]), engine.expert_kernel)
+
+
+def _left_by_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, release: Release) -> int:
+    """Bytes that no tensor holds after AMD's devices padded 16-bit experts, and that are not given back.
+
+    A layer's padded down projections go where its gate and up projections lay, which are freed a moment before, and split that
+    block; the rest is smaller than what any later layer asks for. NVIDIA's devices split no such block while weights load
+    (0.22.0 to 0.33.0 ``v1/worker/gpu_worker.py::_scoped_allocator_max_split``). It is charged where all that stays is; the
+    line that tells what loading took leaves it out.
+    """
+    charged = release.has("charges_all_that_stays") and release.has("experts_padded_on_amd")
+    if accelerator.vendor.upper() != "AMD" or not charged:
+        return 0
+    freed = padded = 0
+    for row, form in stored:
+        if row.component != "routed_experts" or len(row.shape) < 2:
+            continue
+        down = row.name.endswith(("down_proj.weight", "w2.weight"))
+        side = row.shape[-1] // (layout.expert_ranks if down and not layout.expert else 1)
+        if form is not None or side * SERVED_BYTES % _ROW_BYTES:
+            return 0
+        elements = rank_elements(row, layout.expert_ranks)
+        if down:
+            padded += elements * SERVED_BYTES + elements // side * _ROW_PADDING_BYTES
+        else:
+            freed += elements * SERVED_BYTES
+    return max(freed - padded, 0) if padded else 0
 
 
 def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, release: Release) -> int:
