@@ -178,7 +178,7 @@ def test_the_explorer_says_where_another_engine_has_no_numbers(visit, tiny_site)
     page = visit.go(f"{asked}&engine=sglang")
     page.wait_for_selector("#explore-table tbody tr")
     said = page.locator(".kv-why").inner_text()
-    assert "on 3 of 4 accelerators" in said
+    assert "on the 3 of 4 accelerators" in said
     assert "For RTX 4090, use the command line." in said
     page = visit.go(asked)
     page.wait_for_selector("#explore-table tbody tr")
