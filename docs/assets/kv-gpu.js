@@ -183,7 +183,9 @@
       rows(all, serving);
       const shown = examples.map((slug) => serving.find((one) => one.model.slug === slug)).filter(Boolean);
       const lines = (shown.length ? shown : serving.slice(0, 6)).map((one) => ({
-        name: one.deployment.devices > 1 ? `${one.model.name} on ${one.deployment.devices}` : one.model.name,
+        name: one.deployment.devices > 1
+          ? `${one.model.name} (${one.deployment.devices} GPUs)`
+          : one.model.name,
         points: result.line(one.deployment, site.contexts),
       }));
       const place = $("[data-kv-slot=chart]", root);

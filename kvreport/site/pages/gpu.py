@@ -324,7 +324,7 @@ def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tu
         if one is None or not one.line():
             continue
         number = one.config.tensor_parallel
-        name = model.name if number == 1 else f"{model.name} on {number}"
+        name = model.name if number == 1 else f"{model.name} ({number} GPUs)"
         shown.append((name, one, one.line()))
     return shown[:6]
 
