@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from math import log2
@@ -217,8 +217,6 @@ def verdicts(data: Verdicts, shown: Shown) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(right, strokes, width=WIDTH - 160, height=38 * len(data.rows), config=_config())
 
 
-_NAME_GAP: Final = 14
-"""Least pixels between the lines on which two names stand."""
 _TOKENS: Final = "datum.value < 1048576 ? datum.value / 1024 + 'K' : datum.value / 1048576 + 'M'"
 
 
@@ -269,42 +267,48 @@ def first_sights(data: FirstSights, shown: Shown) -> alt.LayerChart | alt.FacetC
         .mark_line(color="var(--kv-line)")
         .encode(x=x, y=y)
     )
-    layers, taken = [equal, points], list[float]()
-    for row in rows[-data.named :]:
-        text: dict[str, Any] = {"align": "left", "dx": 8, "dy": 4, "fontSize": _LABEL_SIZE}
-        if row["predicted"] > row["printed"]:  # above the line there is room on the left
-            room = int(WIDTH * log2(row["printed"] / ends[0]) / log2(ends[1] / ends[0]))
-            if len(row["name"]) * _LABEL_SIZE * 0.6 < room - 8:
-                text |= {"align": "right", "dx": -8}
-            else:  # a name longer than that begins at the axis, over its mark
-                text |= {"dx": 4 - room, "dy": -9}
-        down = -(HEIGHT + 90) * log2(row["predicted"] / ends[0]) / log2(ends[1] / ends[0])
-        while any(
-            abs(down + text["dy"] - one) < _NAME_GAP for one in taken
-        ):  # over the name that stands there
-            text["dy"] -= _NAME_GAP
-        taken.append(down + text["dy"])
+    high = HEIGHT + 90
+    x_at, y_at = (_logarithmic(ends, length) for length in (WIDTH, high))
+    marks = [(x_at(mark.printed), high - y_at(mark.predicted)) for mark in data.marks]
+    worst = list(zip(rows, marks, strict=True))[-data.named :]
+    places = reversed(_free_places([(row["name"], *at) for row, at in reversed(worst)], marks, high))
+    layers = [equal, points]
+    for (row, _), (align, dx, dy) in zip(worst, places, strict=True):
+        text: dict[str, Any] = {"align": align, "dx": dx, "dy": dy, "fontSize": _LABEL_SIZE}
         name = alt.Chart(shown.called([row])).encode(x=x, y=y, text="name:N")
         layers += [
             name.mark_text(stroke="var(--kv-paper)", strokeWidth=3, strokeJoin="round", **text),
             name.mark_text(color="var(--kv-soft)", **text),
         ]
-    return alt.layer(*layers, width=WIDTH, height=HEIGHT + 90, config=_config())
+    return alt.layer(*layers, width=WIDTH, height=high, config=_config())
 
 
 def label_places(data: Landscape) -> dict[str, tuple[Align, int, int]]:
-    """Return where each name stands from its mark: (alignment, pixels right, pixels down).
-
-    Of a few places around the mark the first one is taken that covers the fewest marks and no name.
-    """
-    x = _scaled([mark.weights_gib for mark in data.marks], WIDTH)
-    y = _scaled([mark.token_kib for mark in data.marks], HEIGHT)
+    """Return where each name stands from its mark: (alignment, pixels right, pixels down)."""
+    weights, tokens = ([getattr(mark, name) for mark in data.marks] for name in ("weights_gib", "token_kib"))
+    x, y = (
+        _logarithmic([min(found), max(found)], length, 8)
+        for found, length in ((weights, WIDTH), (tokens, HEIGHT))
+    )
     points = [(x(mark.weights_gib), HEIGHT - y(mark.token_kib)) for mark in data.marks]
-    taken: list[tuple[float, float, float, float]] = []
-    found = {}
-    for mark in sorted(extremes(data), key=lambda one: one.weights_gib, reverse=True):
-        at, down = x(mark.weights_gib), HEIGHT - y(mark.token_kib)
-        width = len(mark.name) * _LABEL_SIZE * _LABEL_ASPECT
+    named = sorted(extremes(data), key=lambda one: one.weights_gib, reverse=True)
+    places = _free_places(
+        [(mark.name, x(mark.weights_gib), HEIGHT - y(mark.token_kib)) for mark in named], points, HEIGHT
+    )
+    return {mark.name: place for mark, place in zip(named, places, strict=True)}
+
+
+def _free_places(
+    named: Sequence[tuple[str, float, float]], points: Sequence[tuple[float, float]], height: int
+) -> list[tuple[Align, int, int]]:
+    """Return where each name stands from its mark: of a few places around it the first that covers the fewest marks and no name.
+
+    ``named``: names and the pixels of their marks from the upper left corner. ``points``: all marks. ``height``: the drawing's.
+    """
+    taken: list[Box] = []
+    found = []
+    for name, at, down in named:
+        width = len(name) * _LABEL_SIZE * _LABEL_ASPECT
 
         def box(
             place: tuple[Align, int, int], at: float = at, down: float = down, width: float = width
@@ -315,21 +319,21 @@ def label_places(data: Landscape) -> dict[str, tuple[Align, int, int]]:
 
         def cost(place: tuple[Align, int, int], box: Callable[[Any], Box] = box) -> int:
             one = box(place)
-            outside = one[0] < 0 or one[2] > WIDTH or one[1] < 0 or one[3] > HEIGHT
+            outside = one[0] < 0 or one[2] > WIDTH or one[1] < 0 or one[3] > height
             names = sum(a < one[2] and one[0] < c and b < one[3] and one[1] < d for a, b, c, d in taken)
             marks = sum(one[0] - 4 < a < one[2] + 4 and one[1] - 4 < b < one[3] + 4 for a, b in points)
             return 100 * (outside + names) + marks
 
         best = min(_LABEL_PLACES, key=cost)
         taken.append(box(best))
-        found[mark.name] = best
+        found.append(best)
     return found
 
 
-def _scaled(values: list[float], length: int) -> Callable[[float], float]:
-    """Return the logarithmic scale of a chart's axis, in pixels from its low end."""
-    low, high = log2(min(values)), log2(max(values))
-    return lambda value: 8 + (length - 16) * (log2(value) - low) / ((high - low) or 1)
+def _logarithmic(ends: Sequence[float], length: int, margin: int = 0) -> Callable[[float], float]:
+    """Return the logarithmic scale of a chart's axis from one end to the other, in pixels from its low end."""
+    low, high = log2(ends[0]), log2(ends[1])
+    return lambda value: margin + (length - 2 * margin) * (log2(value) - low) / ((high - low) or 1)
 
 
 def extremes(data: Landscape) -> tuple[Mark, ...]:
