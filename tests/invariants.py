@@ -403,7 +403,7 @@ def smaller_cache(draw: Draw, asked: Question, first: Estimate) -> int:
 def shortfall(draw: Draw, asked: Question, first: Estimate) -> int:
     """What is said to be short is: a pool with that much more holds a request, and one byte less does not.
 
-    Of an engine that shares a pool out in whole blocks it is counted from the last whole one.
+    Of an engine that shares a pool out in whole blocks it is counted from the last whole one, and in whole bytes of a token.
     """
     del draw
     if first.request.engine.family in LOCAL or first.optimistic is not None:
@@ -415,7 +415,9 @@ def shortfall(draw: Draw, asked: Question, first: Estimate) -> int:
         return 2
     short, pool = hold(long)["shortfall_bytes"], long.budget.kv_pool_bytes
     assert short, "nothing is short, and a request does not fit"
-    step = (long.to_dict()["block_bytes"] or 1) if long.request.engine.family in STATES_FIRST else 1
+    step = 1
+    if long.request.engine.family in STATES_FIRST:
+        step = (long.to_dict()["block_bytes"] or 1) + long.request.context_tokens
     # Where weights leave less than nothing, their lack is short, too.
     for size, enough in ((pool + short, True), (pool + short - step, False)):
         there = ask({**asked, "kv_pool": size}) if pool or enough else None
@@ -599,7 +601,12 @@ def _quotients(place: int, slow: Estimate, ranks: int, device: Any) -> None:
             for one in (getattr(device.rates, name) for name in type(device.rates).model_fields)
             if one
         ]
-        looked_up = sum(parts.get(name, 0) for name in ("embedding", "output_head", "vision", "audio"))
+        aside = ("embedding", "output_head", "vision", "audio")
+        looked_up = sum(parts.get(name, 0) for name in aside) + sum(
+            row.count * math.prod(row.shape)
+            for row in model.weights
+            if row.looked_up and row.component not in aside
+        )
         least = 2 * max(slow.parameters["active"] - looked_up, 0) * tokens / ranks
         assert 0.98 * least <= prompt * max(rates), ("multiplies", least, prompt * max(rates))
         each = least / tokens + _meets(model, tokens) / ranks
