@@ -71,7 +71,7 @@ def run(command: list[str], root: Path) -> float:
 
 
 def kill(command: list[str], root: Path, after_s: float, sign: signal.Signals) -> bool:
-    """Start a run and kill it; return False if it ended before."""
+    """Start a run and kill it; return False if it finished before the signal."""
     process = subprocess.Popen(
         command,
         cwd=root,
@@ -159,7 +159,7 @@ def _kill_all(root: Path, kills: int, draw: random.Random) -> tuple[list[str], C
             longest[what] = (
                 time.monotonic() - begin
             )  # what is cached, or a machine with less to do, ends sooner
-            counts[f"{what} runs that ended before"] += 1
+            counts[f"{what} runs that finished before the signal"] += 1
         if not ended(root):
             faults.append(f"after run {number}, of a {what}: processes are left")
         if digest(site) not in good:

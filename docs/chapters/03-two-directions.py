@@ -108,9 +108,9 @@ assert (
 )
 
 # %% [markdown]
-# A published table for the same question ends at a batch of 32 and says that a batch of 64 does not fit. Its cache is
+# A published table for the same question ends at a batch of 32 and says that a batch of 64 does not fit. Its cache sizes are
 # {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-# too large. [The ledger shows the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
+# the correct values. [The ledger shows the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
 
 # %% tags=["hide"]
 guess(
@@ -155,7 +155,7 @@ claim((memory - weights) // q.kv_request(MODEL, tokens=131072), 4)
 # %% tags=["hide"]
 instrument(
     Instrument(
-        "Exceed the memory of an H100 with Llama 3.1 8B, and make it fit again",
+        "Overfill an H100 that runs Llama 3.1 8B, then make everything fit again",
         (
             Slider("context", "Context per request (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"),
             Slider("number", "Concurrent requests", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 6),
@@ -174,8 +174,10 @@ instrument(
         limit="memory",
         limit_label="GPU memory",
         goals=(
-            Goal("Exceed the memory with 64 requests by making them longer.", "state", 1),
-            Goal("Then make it fit again with one slider. Any of the three works.", "state", 0),
+            Goal("Overfill the memory with 64 requests by making them longer.", "state", 1),
+            Goal(
+                "Then move a single slider so that the cache fits again. Any of the three works.", "state", 0
+            ),
         ),
         rows=((2, 6, 1), (5, 6, 1), (5, 6, 0), (5, 5, 1), (8, 2, 1)),
     )
@@ -210,9 +212,10 @@ curves(
 #
 # ## What happens when the cache is full: requests wait
 #
-# An engine reserves the memory for the cache, the pool, at start-up. If the pool has no free blocks, new requests wait in a queue.
-# If running requests need more blocks than the pool has, the engine *preempts* one: it frees the blocks of this request and
-# computes it again later ([PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour
+# At start-up, an engine reserves memory for the cache. This memory is called the *pool*. If the pool has no free blocks, new
+# requests wait in a queue.
+# If running requests need more blocks than the pool has, the engine *preempts* one: it frees that request's blocks and
+# recomputes them later (see [PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour
 # with a twenty-minute peak:
 
 # %%
@@ -224,7 +227,7 @@ for minute in minutes:
         (1.3 if 20 <= minute < 40 else 0.7) * HELD / STAY * 60
     )  # per minute: 30% more than the pool serves, or less
     served = min(queue + arriving, HELD / STAY * 60)
-    queue += arriving - served
+    queue = round(queue + arriving - served, 6)  # without the rounding errors of the sums
     running.append(served * STAY / 60)
     waiting.append(queue)
 curves(
@@ -291,7 +294,13 @@ instrument(
         limit_label="the pool",
         bar_form="count",
         time="second",
-        goals=(Goal("Choose traffic that causes preemption, and find its second.", "gone", 1),),
+        goals=(
+            Goal(
+                "Choose traffic that causes preemption, and find the second in which it first happens.",
+                "gone",
+                1,
+            ),
+        ),
         rows=((59, 0), (59, 1), (40, 2), (90, 2)),
     )
 )
@@ -304,12 +313,14 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # %% [markdown]
 # ## The same in 8 bits
 #
-# With FP8, a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000 tokens takes
-# {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}. A request of {{ 10,000 tokens = 10000 }} takes
+# With FP8, a token of Llama 3.1 70B takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of
+# 1,000 tokens takes {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}. A request of {{ 10,000 tokens = 10000 }} takes
 # {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
-# {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
-# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 and 200 for the last
+# {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens each take
+# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 GB and 200 GB for the last
 # two figures. These figures are for 16 bits, [not for 8 bits](../evidence/claims/index.md#s2-128000).
+#
+# If only the weights have 8 bits, they fit on one H200. The 16-bit cache fills the remaining memory:
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
@@ -329,8 +340,8 @@ bars(
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# A published experiment ran Qwen2.5 7B on an H100 for 1, 8, 32 and 64 users of 2,048 tokens, without a serving engine. How much of
-# the memory does the formula explain?
+# A published experiment ran Qwen2.5 7B on an H100, without a serving engine, for 1, 8, 32 and 64 users with 2,048 tokens
+# each. How much of the memory does the formula explain?
 
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"
@@ -373,7 +384,7 @@ assert all(row[4] > row[2] for row in rows)
 
 # %% tags=["hide"]
 bars(
-    "Three budgets of that experiment: one user at 2K, 64 users at 2K, seven users at 128K. The scores shown are those of one layer.",
+    "Three computed budgets: one user and 64 users at 2K, as in that experiment, and seven users at 128K, which the publication only computed. The scores shown are those of one layer.",
     {
         "1 × 2K": {
             "weights": ("weights", q.weights(QWEN)),
@@ -394,10 +405,10 @@ bars(
 )
 
 # %% [markdown]
-# For each head and user, the framework stored a matrix of attention scores with one row and one column per token, 2,048 by 2,048:
-# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. (The publication gives 29 GB,
+# In each layer, the framework stored a 2,048 by 2,048 matrix of attention scores for each head and user. For 64 users, the
+# matrices of one layer take {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }}. (The publication gives 29 GB,
 # [nearly twice as much](../evidence/claims/index.md#s5-scores).) Engines compute the scores in small pieces
-# ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store this matrix.
+# ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store these matrices.
 
 # %% tags=["hide"]
 takeaway(

@@ -178,7 +178,7 @@ _NO_RECORD: Final = {
 def context(site: SiteData) -> Names:
     """Return the data page's context."""
     return {
-        "headline": "Every number on this site comes from one open dataset. A row is one combination of model, accelerator, engine, layout, weight format, KV format and context.",
+        "headline": "The capacity figures on this site come from one open dataset. A row is one combination of model, accelerator, engine, layout, weight format, KV format and context.",
         "facts": tuple(_facts(site)),
         "downloads": tuple(_files(site)),
         "tables": tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),

@@ -94,7 +94,7 @@ def _lines() -> Table:
         if owner not in known:
             known.append(owner)
     return Table(
-        "Log lines that the log reader recognizes, with their meaning and the numbers of an example. The reader lists all other lines as unrecognized.",
+        "Log lines that this page recognizes, with their meanings and example values. All other lines are listed as unrecognized and do not affect the result.",
         Column("Engine", numeric=False),
         (Column("Meaning of the line", numeric=False),),
         tuple(
