@@ -11,7 +11,8 @@
 #
 # You have one H100, a GPU sold as "{{ 80 GB = label_memory("H100") }}". You want to serve Llama 3.1 8B, a model with
 # {{ 8.03 billion = parameters("llama-3.1-8b") }} numbers in its file. These numbers are its **weights** or **parameters**.
-# Each takes {{ 2 bytes = 16 / 8 }}, so the weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, a fifth of the GPU.
+# Each takes {{ 2 bytes = 16 / 8 }}, so the weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, about a fifth of the GPU's
+# memory.
 #
 # A **token** is a piece of text, about three quarters of an English word. A conversation of 2,048 tokens is three or four
 # printed pages. In this field, K means 1,024, so 2K is 2,048 and 128K is 131,072.
@@ -59,7 +60,7 @@ claim(long, 4)
 
 # %% tags=["hide"]
 guess(
-    "How many conversations of 2K tokens does this GPU hold next to the weights?",
+    "How many conversations of 2K tokens does this GPU hold alongside the weights?",
     short,
     unit="conversations",
     low=1,
@@ -86,8 +87,8 @@ guess(
 # **Weights.** The GPU stores the weights once, regardless of the number of conversations. This is a fixed cost.
 #
 # **The KV cache.** A model writes one token at a time. To choose the next token, the model looks back at every earlier token. The
-# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token. Later tokens use the *key* to
-# find this token, and the *value* is the information that this token contributes. The stored keys and values are the **KV cache**. Every
+# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token, a *key* and a
+# *value*. Later tokens use the key to find that token; the value is the information that the token contributes. The stored keys and values are the **KV cache**. Every
 # conversation has its own cache, which grows with every token. The size of all caches depends on your traffic.
 #
 # **Everything else.** This includes intermediate results (activations), the driver, communication buffers and recorded
@@ -198,7 +199,7 @@ instrument(
                 "cache", "KV cache", "all_requests_bytes", ("constant", "terms", "context", "number"), "GiB.2"
             ),
             Output("used", "In use", "total", ("weights", "cache"), "GiB.1"),
-            Output("share", "Cache as a share of it", "ratio", ("cache", "used"), "%.1"),
+            Output("share", "Cache as a share of memory in use", "ratio", ("cache", "used"), "%.1"),
             Output("state", "Memory", "memory_state", ("used", "memory"), "words:fits|out of memory"),
         ),
         {"constant": constant, "terms": terms, "weights": weights, "memory": memory},
@@ -233,7 +234,7 @@ guess(
     step="any",
     digits=1,
     why=f"By default, vLLM uses {budget.utilization:.0%} of the memory (`--gpu-memory-utilization`). From this "
-    "share, it subtracts weights, activations, driver, buffers and CUDA graphs.",
+    "share, it subtracts the memory for the weights, activations, the driver, buffers and CUDA graphs.",
 )
 
 # %%
@@ -273,17 +274,20 @@ takeaway(
 # ## Exercises
 
 # %% tags=["hide"]
-big = q.weights("llama-3.1-70b")
+big, one = q.weights("llama-3.1-70b"), q.kv_request("llama-3.1-70b", tokens=4096)
 assert big > memory
 exercise(
-    f"**1.** The 70B version of this model has {q.parameters('llama-3.1-70b') / 1e9:.1f} billion parameters of two bytes. How "
+    f"**1.** The 70B version of this model has {q.parameters('llama-3.1-70b') / 1e9:.1f} billion parameters of two bytes each. How "
     "many conversations of 4,096 tokens fit on one H100?",
     0,
     unit="conversations",
     solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {memory / GiB:.1f} GiB. You need two GPUs, or weights "
-    "of one byte.",
+    "stored in one byte each.",
     traps={
-        59.0: "This result divides the memory by the cache and ignores the weights.",
+        float(memory // one): "This result divides the usable memory by the cache and ignores the weights.",
+        float(
+            q.label_memory(GPU) // one
+        ): f"This result divides the {q.label_memory(GPU) / 1e9:.0f} GB of the label by the cache and ignores the weights.",
     },
 )
 
@@ -294,12 +298,12 @@ half = int(room // q.kv_request(MODEL, "fp8", tokens=131072))
 claim(full, 7)
 claim(half, 15)
 exercise(
-    f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens fit next to the 8B "
+    f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens fit alongside the 8B "
     "model if the cache uses 8 bits per number? Subtract only the weights.",
     half,
     unit="conversations",
     within=0,
-    solution=f"With 16 bits, {full} conversations fit, and with 8 bits {half}. Half the bytes give more than "
+    solution=f"With 16 bits, {full} conversations fit; with 8 bits, {half} fit. Half the bytes give more than "
     "twice as many conversations here, because the remaining memory is now enough for one more.",
     traps={
         float(full): "This is the answer for a 16-bit cache.",
@@ -320,8 +324,9 @@ exercise(
 # %% tags=["hide"]
 fold(
     "3. A colleague says: “The model is 16 GB and the GPU is 80 GB, so we can run five of them.” What is missing?",
-    "The conversations. Five copies of the weights fill the GPU and leave no cache. One copy with "
-    f"{(memory - weights) / GiB:.0f} GiB of cache serves far more people than five copies without any.",
+    f"The conversations. Five copies of the weights take {5 * weights / GiB:.1f} of {memory / GiB:.1f} GiB and leave almost no "
+    f"room for the cache. One copy with {(memory - weights) / GiB:.0f} GiB of cache serves far more people than five copies with "
+    "almost none.",
 )
 
 # %% [markdown]
@@ -335,7 +340,7 @@ quiz(
         wrong("The KV cache", "The cache grows with every conversation and every token."),
         wrong(
             "All of it",
-            "An engine reserves the memory of the cache at start-up, but traffic determines how much of the cache is in use.",
+            "An engine reserves the memory for the cache at start-up, but traffic determines how much of it is in use.",
         ),
     ),
     item(
@@ -348,7 +353,7 @@ quiz(
             "Yes: the cache grows with context and concurrency",
             "Requests fill the cache later.",
         ),
-        wrong("Only if the weights grow", "Weights never grow while serving."),
+        wrong("Only if the weights grow", "The weights never grow while the model is being served."),
     ),
     item(
         "Explain to a colleague: “we can only batch about N requests because …”",
@@ -375,6 +380,6 @@ quiz(
 #   [where memory really ends](../evidence/measured/index.md#e3)
 # - [Llama 3.1 8B in all combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
 # - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial of mlsysim. This chapter recomputes
-#   its memory breakdown. The tutorial printed a cache
+#   its memory breakdown. The tutorial gives a cache
 #   {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-#   as large. [The claims ledger explains why](../evidence/claims/index.md#s1-b-kv).
+#   as large as the one computed here. [The claims ledger explains why](../evidence/claims/index.md#s1-b-kv).

@@ -330,7 +330,7 @@ def frame(
         for words, url in taken
     )
     if links:
-        time += f'<p class="kv-take-away">Download this chapter {links}. It runs in the virtual environment of a repository checkout (<code>make venv</code>).</p>'
+        time += f'<p class="kv-take-away">Download this chapter {links}. Notebook and script run in the virtual environment that <code>make venv</code> creates in a checkout of the repository.</p>'
     head, close, rest = html.partition("</h1>")
     return f"{head}{close}{time if close else ''}{rest}{ways(before, after, 'Chapters')}"
 

@@ -150,8 +150,8 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
     return (
         found
         and (
-            f"Expected error: the {_PREDICTED[found.quantity]} is within ±{_percent(found.median)} in half of the starts "
-            f"and within ±{_percent(found.p90)} in nine of ten."
+            f"Expected error: in half of server starts, the predicted {_PREDICTED[found.quantity]} is within "
+            f"±{_percent(found.median)} of the actual value; in nine of ten, within ±{_percent(found.p90)}."
         )
     ) or ""
 
@@ -163,12 +163,15 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"We predicted {found.logs} {name} logs with {ALL_FLAGS} before using any of them to correct our rules. "
-        f"The predicted {_PREDICTED[found.quantity]} was off by {_percent(found.median)} at the median and "
-        f"{_percent(found.p90)} at the 90th percentile."
+        f"We took {found.logs} {name} logs whose flags are all known, and predicted the {_PREDICTED[found.quantity]} of "
+        "each before using any of the logs to correct our rules. "
+        f"The prediction was off by {_percent(found.median)} at the median and {_percent(found.p90)} at the 90th percentile."
     )
     if found.pools:
-        said += f" In {found.held} of {found.pools} cases, the logged KV cache size was inside the 80% error band."
+        said += (
+            f" For {found.held} of {found.pools} logs ({found.held / found.pools:.0%}), the logged KV cache size was inside the "
+            "80% error band."
+        )
     return said
 
 
@@ -179,7 +182,9 @@ def details(family: str, seen: FirstSeen) -> str:
         return ""
     said = []
     if found.without_error:
-        said.append(f"{counted(found.without_error, 'log has|logs have')} a band but no recorded error.")
+        said.append(
+            f"The {found.pools} include {counted(found.without_error, 'log that has|logs that have')} a band but no recorded error."
+        )
     if found.held < 0.8 * found.pools:
         said.append("We have since widened the bands.")
     if found.refusals > 1 and found.refusals_right == found.refusals:

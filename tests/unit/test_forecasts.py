@@ -172,4 +172,4 @@ def test_the_section_has_a_cell_for_each_forecast_and_a_row_for_each_score(catal
     assert first.rows[0].cells[0].text == "1,050,000"
     assert [cell.text for cell in second.rows[0].cells][1:5] == ["1,050,000", "1,000,000", "+5.0", "inside"]
     (alone,) = section.tables(catalog, tuple(scored(foretold(), [])))
-    assert alone.caption.startswith("1 of 1 forecast")
+    assert alone.caption.startswith("None of the 1 forecast has been tested yet: ")

@@ -106,8 +106,8 @@ def finding(data: charts.FirstSights) -> str:
     banded = sum(mark.band in (BAND_NAMES[True], BAND_NAMES[False]) for mark in data.marks) + data.empty
     inside = sum(mark.band == BAND_NAMES[True] for mark in data.marks)
     return (
-        f"Half of {units.count(len(errors))} first predictions are within {np.median(errors):.1%} of the log, "
-        f"and {units.count(inside)} of {units.count(banded)} are inside their 80% band"
+        f"Half of {units.count(len(errors))} first predictions are within {np.median(errors):.1%} of the logged value; "
+        f"in {units.count(inside)} of {units.count(banded)}, the logged value is inside the 80% band"
     )
 
 

@@ -17,10 +17,15 @@ def conclusion(found: Sequence[Scored]) -> str:
     """Say how many forecasts are open, and how the scored ones were."""
     done = [one for one in found if one.observation is not None]
     run = found[-1].run
-    said = (
-        f"{len(found) - len(done):,} of {counted(len(found), 'forecast|forecasts')} are open. The newest are from {run.day}, for vLLM "
-        f"{run.release} with the rules of {run.rules}. A later log with the same model, GPUs and flags is used to score a forecast"
+    number = counted(len(found), "forecast|forecasts")
+    tested = (
+        f"Of {number}, {len(done):,} have been tested against a log"
+        if done
+        else f"None of the {number} has been tested yet: no matching log has been published"
     )
+    data, _, engines = run.rules.partition(", engines ")
+    rules = f"data release {data} (engine rules {engines})" if engines else run.rules
+    said = f"{tested}. The newest were made on {run.day} for vLLM {run.release}, with the rules of {rules}. A later log with the same model, GPUs and flags is used to score a forecast"
     errors = [abs(one.error) for one in done if one.error is not None]
     starts = [one.starts_right for one in done if one.starts_right is not None]
     if errors:

@@ -153,12 +153,12 @@ def models(site: SiteData) -> Names:
         )
     return {
         "headline": (
-            f"{len(site.models)} models, newest first: memory for the weights, KV cache per token, and how many "
-            f"requests of 8K run at once on the fewest {name}s."
+            f"{len(site.models)} models, newest first: memory for the weights and KV cache per token. The table also shows how many "
+            f"requests of 8K tokens run at once on the fewest {name}s that can serve the model."
         ),
         "table": Table(
-            caption=f"Weights as released{_stand_in(stand_in)}; concurrent requests of 8K each on the fewest {name}s that "
-            f"serve the model, {site.engine.label}",
+            caption=f"Weights are as released{_stand_in(stand_in)}. Requests are concurrent requests of 8K tokens each on the fewest "
+            f"{name}s that serve the model, with {site.engine.label}",
             head=Column("Model", numeric=False),
             columns=(
                 Column("Parameters"),
@@ -248,7 +248,7 @@ def landscape(site: SiteData) -> Chart:
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),
-        caption="The KV cache per token is at the full context of each model. "
+        caption="The KV cache per token is the value at each model's full context. "
         "Both axes are logarithmic. Models whose cache does not grow with the context are not shown.",
         table=Table("", Column(""), (), ()),
         points=True,

@@ -12,7 +12,7 @@ from kvreport.catalog.starts import KnownStarts
 from kvreport.evidence.starts import JudgedStart, is_too_old, judge_start, judge_starts
 from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import engine_name
+from kvreport.words import counted, engine_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -41,7 +41,9 @@ def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
     right = sum(one.right for one in found)
     met = [one.case.first_sight for one in found if one.case.first_sight is not None]
     now = f"Of {len(found)} servers documented to start or to fail, {right} are predicted correctly today"
-    now = f"{now}. When first seen, {sum(met)} of {len(met)} were predicted correctly" if met else now
+    if met:
+        now += f". Of the {counted(len(met), 'server|servers')} that were predicted before any rule was adjusted to them, "
+        now += f"{sum(met)} were predicted correctly"
     return f"{now}. Another {old} use releases that are too old for kvreport" if old else now
 
 

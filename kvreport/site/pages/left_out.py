@@ -72,7 +72,7 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
     ]
     return Table(
         f"{engine_name(family)}: the band that contains 80% of the sources, each counted once with its largest error. "
-        "For several ranks, the width is for a GPU of 80 GiB and grows with the square root of the memory",
+        "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory",
         Column("Devices", numeric=False),
         (
             Column("Sources"),
@@ -138,7 +138,10 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     ]
     measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
-        measure = ". Band widths are multiples of the predicted reserve plus 1 GiB. Kinds with fewer than ten sources have no separate band"
+        measure = (
+            ". Band widths are given as multiples of the sum (predicted reserve + 1 GiB). "
+            "Kinds with fewer than ten sources have no separate band"
+        )
     return Table(
         f"{engine_name(family)}: the band that contains 80% of first predictions, by kind of server{measure}",
         Column("Kind of server", numeric=False),

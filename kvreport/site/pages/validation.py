@@ -193,7 +193,9 @@ def _tables(*tables: Table) -> Markup:
 
 def _conclusion(found: Validation) -> str:
     compared = sum(bool(case.comparisons) or case.starts_predicted is not None for case in found.cases)
-    parts = [f"{compared} of {len(found.cases)} published start-up logs contain enough information to test"]
+    parts = [
+        f"Of {len(found.cases)} published start-up logs, {compared} contain enough information to be tested"
+    ]
     errors = [
         f"{_share(one.median)} and {_share(one.p90)} for {words}"
         for quantity, words in (

@@ -247,7 +247,7 @@ def _case(site: SiteData, best: Series | None, shown: int | None) -> str:
     if best is None or shown is None:
         return ""
     where = devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu))
-    return f"one request of {units.human_tokens(best.contexts[shown])} tokens on {where}"
+    return f"requests of {units.human_tokens(best.contexts[shown])} tokens fit on {where}"
 
 
 def _search_names(model: Model) -> tuple[str, ...]:

@@ -57,8 +57,8 @@ def context(answer: Estimate | None) -> Names | None:
         "across": axis.across(),
         "up": tuple({"at": axis.y(share / 5), "text": f"{share * 20}%"} for share in range(6)),
         "pool": axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
-        "sentence": (f"{gone} " if gone else "")
-        + f"On {devices}, the KV pool is {units.gib(pool, 1)} GiB per GPU and reaches a hit rate of {found}.",
+        "sentence": f"On {devices}, the KV pool is {units.gib(pool, 1)} GiB per GPU and reaches a hit rate of {found}."
+        + (f" {gone}" if gone else ""),
         "title": f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
         "table": _table(sizes, rates),
         "command": _command(answer, keys[0]),
