@@ -372,7 +372,7 @@ table(
         "Cache",
         "Measured total",
         "Measured, not explained",
-        "One table of scores, computed",
+        "Scores of one layer, computed",
     ],
     rows,
 )
