@@ -192,6 +192,7 @@
     if (started) return started;
     const words = wordsOf(text);
     const state = {}, understood = [], missed = [], left = [], asks = [];
+    let timed = 0;
     let devices = null, saves = false;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
     if (apart) {
@@ -230,6 +231,7 @@
       const times = /^(\d{1,3})x$/.exec(words[n]);
       if (times) {
         const number = Number(times[1]);
+        timed += 1;
         if (devices !== null && devices !== number) missed.push(words[n]);
         else devices = number;
         continue;
@@ -252,8 +254,8 @@
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
     const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus) : named;
-    // "4x b200 against 8x h100": one number for all of them is neither.
-    if (gpus.length && missed.some((word) => /^\d+x$/.test(word))) {
+    // "4x b200 against 8x h100", "b200 vs 2x h100": one number for all of them is neither.
+    if (gpus.length && devices && (timed <= gpus.length || missed.some((word) => /^\d+x$/.test(word)))) {
       understood.splice(0, understood.length, ...understood.map((said) => said.replace(`${devices} × `, "")));
       missed.unshift(`${devices}x`);
       delete state.tp;

@@ -158,12 +158,20 @@
       return exact.length ? exact.slice(0, 1) : site.gpus.filter((gpu) => plain(gpu.id).startsWith(wanted));
     }
 
+    /* Seconds that a request takes at the targets of the form; 0 where it has none per token. */
+    function secondsWanted() {
+      const [first, each, output] = ["ttft", "tpot", "output"].map((name) =>
+        parseTokens(values.get(name) || "0")
+      );
+      return each > 0 && output > 0 ? Math.ceil(((first || 0) + each * output) / 1000) : 0;
+    }
+
     /* Requests, people and the time that a request takes belong together: filling one in fills in or empties others. */
     function complete(changed) {
       if (changed === "users" && values.get("users")) {
         values.set("concurrent", "");
         if (!values.get("rate")) values.set("rate", "0.5");
-        if (!values.get("latency")) values.set("latency", "15");
+        if (!values.get("latency")) values.set("latency", String(secondsWanted() || 15));
       }
       if (changed === "concurrent" && values.get("concurrent")) {
         for (const name of ["users", "rate", "latency"]) values.set(name, "");

@@ -921,9 +921,9 @@
     const form = /** @type {HTMLFormElement} */ (event.target);
     if (event.defaultPrevented || !form.matches("[data-kv-ask]")) return;
     event.preventDefault();
-    const address = new URL(location.href);
-    address.searchParams.set("ask", $("input", form).value);
-    location.assign(address);
+    const asked = new URLSearchParams(location.search);
+    asked.set("ask", $("input", form).value);
+    location.search = `${asked}`;
   });
   /* Paper has whole tables, also of a page that nobody has touched: the printer waits while their rows are read.
      It has the page's address, and the release that its numbers are of. */
@@ -1026,6 +1026,9 @@
       theme();
       document.dispatchEvent(new Event("DOMContentLoaded")); // what the theme begins with
     };
-    wake().then(() => document.body.append(make("script", { src: source, onload: ready })));
+    const searched = new URLSearchParams(location.search).has("q"); // the theme opens the search with these words
+    (searched ? Promise.resolve() : wake()).then(() =>
+      document.body.append(make("script", { src: source, onload: ready }))
+    );
   } else if (location.protocol !== "file:") theme();
 })();
