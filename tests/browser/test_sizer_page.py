@@ -453,3 +453,18 @@ def test_as_many_gpus_of_other_types_are_named(page: Any, address: str) -> None:
     said = page.inner_text("[data-kv-tie]")
     assert said.startswith("As many GPUs are enough with ")
     assert said.count(",") == len(alike) - 2 + 1
+
+
+def test_people_wait_as_long_as_the_targets_of_the_form_allow(page: Any, address: str) -> None:
+    """2,000 tokens of 30 ms after 10 s are 70 s; the page took 15 s, a fifth of the requests in flight."""
+    page.goto(f"{address}sizer/")
+    answer(page)
+    page.click("text=Coding agent")
+    page.fill("input[name=users]", "200")
+    until(page, "document.querySelector('[name=latency]').value === '70'")
+    until(page, "document.querySelector('[data-kv-sized]').kvAnswer?.workload.peak === 234")
+
+
+def test_a_search_in_the_address_is_answered_at_once(page: Any, address: str) -> None:
+    page.goto(f"{address}questions/?q=kv+cache")
+    page.locator(".md-search-result__meta", has_text="matching").wait_for(timeout=5000)
