@@ -393,9 +393,11 @@
       if (!most) return `None serves ${what}. `;
       if (!less) return `Only ${first} serves ${what}: ${figure(most)}. `;
       if (most === less) return `${first} and ${next} serve as many ${what}: ${figure(most)}. `;
-      return `${first} ${/^\d+ ×/.test(first) ? "serve" : "serves"} the most ${what}: ${figure(most)}, ${
+      return `${first} ${/^\d+ ×/.test(first) ? "serve" : "serves"} the most ${what}: ${
+        figure(most)
+      }, compared with ${figure(less)} for ${next} (${
         fixed(most / less, most / less < 1.1 ? 2 : 1)
-      } times the ${figure(less)} of ${next}. `;
+      } times as many). `;
     }
 
     /* Why one engine serves more than another: the bytes that differ most, or the limit of its scheduler. */

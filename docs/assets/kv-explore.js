@@ -364,7 +364,7 @@
           field(
             "requests",
             "Minimum concurrent requests",
-            "Default 0: models that do not fit are listed, last.",
+            "Default: 0. Models that do not fit are listed last.",
             {
               type: "number",
               min: 0,
@@ -407,7 +407,7 @@
         make(
           "p",
           { class: "kv-note" },
-          "The number next to a value: configurations that fit with this value. ",
+          "The number next to each value is the number of configurations with that value that fit. ",
           view.several,
         ),
       );
@@ -739,7 +739,7 @@
       view.said.replaceChildren(
         make("strong", {}, count(found.fit)),
         ` of ${plural(all, "configuration|configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
-        asked ? `: ${asked}.` : ".",
+        asked ? ` (${asked}).` : ".",
       );
       view.why.textContent = unpublished() || (found.rows.length ? "" : culprit());
       view.clear.hidden = isStart();

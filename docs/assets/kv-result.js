@@ -269,9 +269,9 @@
         {},
         "Any combination below a line fits in memory. Both axes are logarithmic (base 2).",
         deployment
-          ? ` The dotted line is the upper bound on ${
+          ? ` The dotted line is the upper bound for ${
             data.lines[0].name
-          } without engine overhead. The shaded area shows the error of the estimate.`
+          }: the capacity without engine overhead. The shaded area shows the error of the estimate.`
           : "",
       ),
     );

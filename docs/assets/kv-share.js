@@ -133,7 +133,7 @@
       : make(
         "p",
         { class: "kv-note", "data-kv-report": "" },
-        "Press Copy at the report above, add the number that you expect and its source, and send both to whoever runs ",
+        "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs ",
         make("b", {}, location.host),
         ". Site owner: set ",
         make("code", {}, "repo_url"),

@@ -81,7 +81,7 @@
       total,
       `${title} with ${requestsText(here)} of ${tokens(at)} tokens. Of this memory, ${
         gib(gpu.usable)
-      } GiB is usable, and the engine uses a share of ${share}. The size of the KV pool is uncertain by ± ${
+      } GiB is usable, and the engine uses a share of ${share}. The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
       } GiB.`,
     );

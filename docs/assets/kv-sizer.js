@@ -252,9 +252,6 @@
       const ranking = await kvreport.inSlices(steps, () => mine === turn);
       await kvreport.pause();
       if (!ranking || mine !== turn) return;
-      if (!gpus) {
-        made.assumed.push("you chose no GPU, so current GPUs that clouds offer rank first");
-      }
       if (!ranking.deployments.length) {
         const gpu = kvCapacity.gpuOf(site, values.get("gpu"));
         const unknown = few && gpu && !kvCapacity.isPublished(model, gpu);
@@ -323,22 +320,31 @@
       return `${plural(best.replicas[1], "replica|replicas")}${each}${spares}`;
     }
 
-    /* The question as it was asked: "For 500 people (62.5 concurrent requests, 125 at peak)". */
-    function questionOf(asked, work) {
+    /* The question as it was asked: "For 500 people using Llama 3.1 8B (62.5 concurrent requests, 125 at peak)". */
+    function questionOf(asked, work, name) {
       const concurrent = +work.concurrent.toFixed(1);
       const requests = `${count(concurrent)} concurrent ${concurrent === 1 ? "request" : "requests"}`;
       const peak = work.peak > concurrent ? `${count(work.peak)} at peak` : "";
       if (asked.users) {
-        return `For ${count(asked.users)} people (${[requests, peak].filter(Boolean).join(", ")})`;
+        return `For ${count(asked.users)} people using ${name} (${
+          [requests, peak].filter(Boolean).join(", ")
+        })`;
       }
-      return `For ${requests}${peak ? ` (${peak})` : ""}`;
+      return `For ${requests} to ${name}${peak ? ` (${peak})` : ""}`;
+    }
+
+    const NO_GPU = "You chose no GPU, so current GPUs that several cloud providers offer rank first";
+
+    /* What was filled in for the reader, as sentences that end in a space. */
+    function assumedIn({ assumed, alike }) {
+      return (assumed.length ? `Assumed: ${assumed.join("; ")}. ` : "") + (alike ? "" : `${NO_GPU}. `);
     }
 
     const formatOf = (list, name) =>
       name === "released" ? "As released" : (list.find((one) => one.name === name) || { label: name }).label;
 
     function lay(answer, ignored) {
-      const { site, peaks, model, times, given, work, assumed, listed } = answer;
+      const { site, peaks, model, times, given, work, listed } = answer;
       const best = listed[0];
       const back = kvSizing.inverses(site, peaks, times, best, work);
       const lines = arithmetic(answer, best, back);
@@ -357,10 +363,10 @@
       const headline = make(
         "p",
         { class: "kv-big", "aria-live": "polite" },
-        `${questionOf(given.asked, work)} of ${model.name}: `,
+        `${questionOf(given.asked, work, model.name)}, use `,
         make("strong", {}, gpusOf(best, best.gpu.short)),
-        ` (${replicasOf(best, work)})${
-          best.sure ? "." : ", but only just: within the error of the estimate."
+        `: ${replicasOf(best, work)}.${
+          best.sure ? "" : " The fit is tight: the margin is smaller than the error of the estimate."
         }`,
       );
       box.replaceChildren(
@@ -403,8 +409,10 @@
           "p",
           { class: "kv-note" },
           `${site.engine.label}. ${
-            assumed.length ? `Assumed: ${assumed.join("; ")}. ` : ""
-          }Times are lower bounds at a share of the peak rates, not a guarantee.`,
+            assumedIn(answer)
+          }Times marked “at least” are lower bounds at the peak rates. Times marked “about” assume ${
+            Math.round(work.efficiency * 100)
+          }% of the peak rates. None is a guarantee.`,
         ),
         make(
           "p",
@@ -519,11 +527,14 @@
     function tie({ priced, listed }, best) {
       const many = listed.filter((one) => one.gpu !== best.gpu && one.devices === best.devices);
       if (!priced && many.length) {
-        const names = many.slice(0, 6).map((one) => one.gpu.short).join(", ");
+        const names = many.slice(0, 6).map((one) => one.gpu.short);
+        const last = names.length > 1 ? ` or ${names.pop()}` : "";
         return make(
           "p",
           { class: "kv-note", "data-kv-tie": "" },
-          `As many GPUs are enough with ${names}. With prices (under Advanced), the list is ranked by cost.`,
+          `${plural(best.devices, "GPU is|GPUs are")} also enough with ${
+            names.join(", ")
+          }${last}. With prices (under Advanced), the list is ranked by cost.`,
         );
       }
       const equal = priced ? listed.filter((one) => one !== best && one.price === best.price) : [];
@@ -611,7 +622,7 @@
       const share = kvKernel.replicasFor(Math.ceil(work.peak / one.replicas[1]), one.layout.dp);
       const used = Math.min(share * (one.request - one.shared), one.pool) + one.shared;
       const left = Math.max(one.pool - used, 0);
-      return `Headroom at peak: ${gib(left, 1)} of ${gib(one.pool, 1)} GiB of KV pool per GPU (${
+      return `Free at peak: ${gib(left, 1)} of ${gib(one.pool, 1)} GiB of KV pool per GPU (${
         one.pool > 0 ? Math.round((left / one.pool) * 100) : 0
       }%).`;
     }
@@ -677,9 +688,11 @@
           gib(best.weights)
         } weights − ${gib(best.reserve)} activations, graphs and runtime = ${gib(best.pool)} GiB`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,
-        `one replica (${layoutWords[layout.label]}) holds ${count(best.held)} of them and runs ${
+        `one replica (${layoutWords[layout.label]}) has room for ${
+          plural(best.held, "such request|such requests")
+        } and can run ${best.held === best.each && best.each > 1 ? "all " : ""}${
           count(best.each)
-        }; limited by ${kvKernel.words.limits[best.binds]}`,
+        } (limited by: ${kvKernel.words.limits[best.binds]})`,
         `replicas: ${count(work.peak)} / ${divisor} = ${best.replicas[1]} at peak, + ${work.spares} spare = ${
           best.replicas[2]
         }`,
@@ -794,7 +807,9 @@
                 : `The best deployment on each of ${plural(listed.length, "GPU type|GPU types")}${
                   answer.alike ? "" : ", commonly rented ones first"
                 }`
-            }${listed.length > 20 ? "; the first 20 are shown" : ""}. Headroom is above the peak.${
+            }${
+              listed.length > 20 ? "; the first 20 are shown" : ""
+            }. Headroom is the spare capacity above the peak load, as a percentage of that load.${
               common && ` In every row: ${common}.`
             }`,
           ),
@@ -848,7 +863,7 @@
         release: site.release,
         link: location.href,
         workload: work,
-        assumptions: assumed,
+        assumptions: answer.alike ? assumed : [...assumed, NO_GPU],
         deployments: listed.slice(0, 20).map(one),
         best: {
           ...one(best),
@@ -862,10 +877,10 @@
     }
 
     function markdown(answer, best, lines, commands) {
-      const { model, work, assumed, listed, given, site } = answer;
+      const { model, work, listed, given, site } = answer;
       const cell = (text) => String(text).replace(/\|/g, "\\|");
       return [
-        `## ${questionOf(given.asked, work)} of ${model.name}`,
+        `## ${questionOf(given.asked, work, model.name)}`,
         "",
         `**${gpusOf(best, best.gpu.name)}** (${replicasOf(best, work)}), ${
           layoutWords[best.layout.label]
@@ -885,7 +900,7 @@
         "",
         ...Object.values(commands).filter(Boolean).flatMap((text) => ["```sh", text, "```"]),
         "",
-        assumed.length ? `Assumed: ${assumed.join("; ")}.` : "",
+        assumedIn(answer).trim(),
         `${site.engine.label}, data ${site.release}: ${location.href}`,
         "",
       ].join("\n");

@@ -480,6 +480,7 @@
     return kernel.words.why_layout.replace(/\{(\w+)\}/g, (_, key) =>
       ({
         best: name(best),
+        because: best.devices < other.devices ? kernel.words.why_fewer : "",
         best_pool: pools(best),
         best_request: request(best),
         best_step: step(best),

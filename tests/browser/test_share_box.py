@@ -20,7 +20,7 @@ def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, 
     page.click(OPEN)
     note = page.locator("[data-kv-report]")
     assert note.inner_text() == (
-        "Press Copy at the report above, add the number that you expect and its source, and send both to whoever runs "
+        "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs "
         f"{urlsplit(address).netloc}. Site owner: set repo_url in mkdocs.yml, and this becomes a button that opens an issue."
     )
     text = page.input_value("#kv-share-report")

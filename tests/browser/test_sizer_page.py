@@ -64,7 +64,7 @@ def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, t
     assert theirs["replicas"] == best["replicas"]
     shown = page.inner_text("[data-kv-sized]")
     for words in (
-        "For 40 concurrent requests (60 at peak) of Llama 3.1 70B",
+        "For 40 concurrent requests to Llama 3.1 70B (60 at peak), use ",
         "On average",
         "At peak (× 1.5)",
         "With one spare (N+1)",
@@ -200,7 +200,7 @@ def test_from_home_a_chat_for_two_hundred_people(page: Any, address: str, tiny_s
     assert found["best"]["gpu"] == best["gpu"]
     assert found["best"]["devices"] == best["devices"]
     said = headline(page)
-    assert said.startswith("For 200 people (25 concurrent requests, 50 at peak) of Llama 3.1 70B: ")
+    assert said.startswith("For 200 people using Llama 3.1 70B (25 concurrent requests, 50 at peak), use ")
     assert f"{best['devices']} × " in said
 
 
@@ -248,7 +248,9 @@ def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(
     layouts = {one.layout.label for one in ours.ranking.deployments}
     assert bars.count() == len(layouts) > 4
     why = page.locator(".kv-multiples > p").first.inner_text()
-    assert re.search(r" is better: the KV cache is [\d.,]+ GiB on 8 GPUs, one request takes ", why)
+    assert re.search(
+        r" ranks above .*\. With .*, the KV pool is [\d.,]+ GiB on 8 GPUs, one request takes ", why
+    )
     # The command below the bars gives the same answer.
     same = shlex.split(page.locator(".kv-sized .kv-command code").last.inner_text())
     assert same[:2] == ["kvreport", "size"]
@@ -348,7 +350,9 @@ def test_both_pages_are_whole_without_javascript(browser: Any, page: Any, addres
     context.close()
     page.goto(f"{address}sizer/")
     answer(page)
-    assert f": {first} (" in page.inner_text("[data-kv-sized] .kv-big"), "the same case, and the same answer"
+    assert f", use {first}: " in page.inner_text("[data-kv-sized] .kv-big"), (
+        "the same case, and the same answer"
+    )
 
 
 def test_unequal_gpus_in_an_address_are_told_which_command_answers(page: Any, address: str) -> None:
@@ -413,8 +417,8 @@ def test_equal_prices_are_said_as_a_tie_with_what_each_holds(page: Any, address:
     assert "it has less memory in total" in said
     assert f"{found['best']['users_per_replica']} requests" in said
     pool = found["best"]["kv_pool_bytes_per_gpu"] / 2**30
-    caption = page.locator(".kv-chosen figcaption", has_text="Headroom at peak").inner_text()
-    left = float(re.search(r"Headroom at peak: ([\d.]+) of ([\d.]+) GiB", caption)[1])
+    caption = page.locator(".kv-chosen figcaption", has_text="Free at peak").inner_text()
+    left = float(re.search(r"Free at peak: ([\d.]+) of ([\d.]+) GiB", caption)[1])
     assert 0 < left < pool
     assert f"of {pool:.1f} GiB of KV pool per GPU" in caption
 
@@ -451,8 +455,8 @@ def test_as_many_gpus_of_other_types_are_named(page: Any, address: str) -> None:
     alike = [one for one in found["deployments"] if one["devices"] == found["best"]["devices"]]
     assert len(alike) > 1
     said = page.inner_text("[data-kv-tie]")
-    assert said.startswith("As many GPUs are enough with ")
-    assert said.count(",") == len(alike) - 2 + 1
+    assert said.startswith("1 GPU is also enough with ")
+    assert said.partition(". With prices")[0].count(",") + said.count(" or ") == len(alike) - 2
 
 
 def test_people_wait_as_long_as_the_targets_of_the_form_allow(page: Any, address: str) -> None:

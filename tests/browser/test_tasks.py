@@ -492,7 +492,7 @@ def test_gpus_for_two_hundred_people_in_a_chat(reader, tiny_site):
     )  # fmt: skip
     best = found.ranking.best_of_each()[0]
     said = reader.page.locator("[data-kv-sized] .kv-big").inner_text()
-    assert said.startswith("For 200 people (25 concurrent requests, 50 at peak) of Llama 3.1 70B: ")
+    assert said.startswith("For 200 people using Llama 3.1 70B (25 concurrent requests, 50 at peak), use ")
     assert f"{best.devices:,} × {best.offer.accelerator.name.split()[0]}" in said
 
 
@@ -622,7 +622,7 @@ def test_gpus_of_a_named_type_and_their_command(reader, tiny_site):
     )  # fmt: skip
     best = found.ranking.best_of_each()[0]
     said = reader.page.locator("[data-kv-sized] .kv-big").inner_text()
-    assert f": {best.devices:,} × Instinct MI300X" in said
+    assert f", use {best.devices:,} × Instinct MI300X: " in said
     start = reader.page.locator("[data-kv-sized] code", has_text="vllm serve").first.inner_text()
     assert f"--max-num-seqs {best.users_each}" in start
 

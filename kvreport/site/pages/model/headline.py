@@ -198,6 +198,6 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     words = (
         f"Memory of one GPU with {told}. Of this memory, {units.gib(budget['total_bytes'])} GiB is usable, "
         f"and the engine uses a share of {budget['utilization']:g}. "
-        f"The size of the KV pool is uncertain by ± {units.gib(budget['uncertainty_bytes'])} GiB."
+        f"The 80% error band of the KV pool is ±{units.gib(budget['uncertainty_bytes'])} GiB."
     )
     return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)
