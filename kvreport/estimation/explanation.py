@@ -24,6 +24,7 @@ from kvreport.accounting.kv_cache import (
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.shares import asked_memory
 from kvreport.accounting.state_types import with_precisions
+from kvreport.accounting.weights import on_host
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -318,6 +319,13 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
         + f" = {estimate.weight_bytes_per_gpu:,} B ({gib(estimate.weight_bytes_per_gpu)} GiB) per GPU"
         + (" at most" if estimate.by_name else "")
     )
+    kept = on_host(request.engine, request.model, request.accelerator)
+    tables = sum(row.count * math.prod(row.shape) for row in request.model.weights if row.name in kept)
+    if tables:
+        yield (
+            f"{tables:,} of these parameters ({human_parameters(tables)}) are tables of hashed n-grams in host memory, "
+            "and are not part of these bytes"
+        )
     if estimate.optimistic is not None:
         least = estimate.optimistic.weight_bytes_per_gpu
         yield (

@@ -275,3 +275,14 @@ def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() ->
     assert fewest.startswith("the stage of layers 9 to 18 holds fewer: ")
     assert fewest.endswith("218,149 / 512 = 426.07 requests at once")
     assert answer.max_concurrent_requests_by_memory == 426
+
+
+def test_tables_in_host_memory_are_named_beside_the_bytes_of_a_gpu() -> None:
+    asked = {"gpu": "h200-sxm-141gb", "context_tokens": 8192, "tensor_parallel": 8}
+    line = (
+        "196,613,849,600 of these parameters (197B) are tables of hashed n-grams in host memory, "
+        "and are not part of these bytes"
+    )
+    model = "deepseek-ai/DeepSeek-V4.1-Flash-1017"
+    assert line in kvreport.estimate(model, engine="vllm", **asked).explanation
+    assert line not in kvreport.estimate(model, engine="vllm-0.29", **asked).explanation
