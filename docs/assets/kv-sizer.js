@@ -686,7 +686,9 @@
         `concurrent requests: ${+work.concurrent.toFixed(1)} × ${work.burst} = ${count(work.peak)} at peak`,
         `KV pool per GPU: the engine’s share (${best.gpu.share}) of ${gib(best.total)} GiB − ${
           gib(best.weights)
-        } weights − ${gib(best.reserve)} activations, graphs and runtime = ${gib(best.pool)} GiB`,
+        } weights − ${gib(best.reserve)} activations, graphs and runtime (for at most ${
+          count(Math.max(Math.floor(best.each / best.layout.dp), 1))
+        } requests at once) = ${gib(best.pool)} GiB`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,
         `one replica (${layoutWords[layout.label]}) has room for ${
           plural(best.held, "such request|such requests")

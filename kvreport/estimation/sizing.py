@@ -335,7 +335,8 @@ class Sizing:
             f"peak: {work.concurrent:g} concurrent requests x {work.burst:g} = {work.peak:,}",
             (
                 f"KV pool per GPU: memory share of {gib(found.total_bytes)} GiB usable - {gib(found.weight_bytes)} GiB "
-                f"weights - {gib(found.reserve_bytes)} GiB reserve = {gib(found.pool_bytes)} GiB"
+                f"weights - {gib(found.reserve_bytes)} GiB reserve (for at most "
+                f"{count(max(found.users_each // found.layout.data, 1))} requests at once) = {gib(found.pool_bytes)} GiB"
             ),
             f"one request of {count(work.mean_tokens)} tokens: {human_bytes(found.request_bytes)}{own} per GPU",
             (
