@@ -280,8 +280,11 @@ def test_only_commands_that_run_are_given(page: Any, address: str, tiny_site) ->
         best = ours.describe(ours.ranking.deployments[0])
         assert found["vllm"] == best["commands"]["vllm"]
         assert found["sglang"] is None
-        # The last one answers the same question again.
-        assert page.locator("[data-kv-sized] .kv-command").count() == 2
+        # The last two answer the same question again, and for separate pools of prefill and decode.
+        commands = page.locator("[data-kv-sized] .kv-command").all_inner_texts()
+        assert len(commands) == 3
+        assert "--disaggregated" in commands[2]
+        assert "--disaggregated" not in commands[1]
 
 
 def test_the_sizer_answers_under_sglangs_rules(page: Any, address: str) -> None:
