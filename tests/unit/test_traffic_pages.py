@@ -65,7 +65,7 @@ def test_a_models_page_offers_only_what_its_command_answers(name: str) -> None:
     key = found["command"].split()[2]
     answer = replay(key, name, gpu=GPU, order_only=True, curve=False, catalog=CATALOG)
     assert f"{answer.hit_rate:.0%} on the {shipped_traces()[key].label} trace" in found["sentence"]
-    assert found["sentence"].startswith("Requests with prompts of ") == bool(answer.too_long)
+    assert (". Requests with prompts of " in found["sentence"]) == bool(answer.too_long)
     assert len(found["lines"]) == len(found["table"].columns)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kvreport import units
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.build_cache import code
@@ -197,7 +198,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "bar": memory_bar(answer, best, shown),
         "weights": weights_table(site, model),
         "controls": _controls(site, model, best),
-        "case": _case(site, best, shown),
+        "case": _case(site, answer, best, shown),
         "command": _command(site, model, best),
         "estimate": _estimate_command(site, model, best),
         "notes": model.notes,
@@ -243,11 +244,14 @@ def _controls(site: SiteData, model: Model, best: Series | None) -> Controls | N
     )
 
 
-def _case(site: SiteData, best: Series | None, shown: int | None) -> str:
-    if best is None or shown is None:
+def _case(site: SiteData, answer: Estimate | None, best: Series | None, shown: int | None) -> str:
+    """What the steps of the arithmetic answer."""
+    if answer is None or best is None or shown is None:
         return ""
     where = devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu))
-    return f"requests of {units.human_tokens(best.contexts[shown])} tokens fit on {where}"
+    if answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS:  # a model without a KV cache
+        return f"how the memory of {where} is used"
+    return f"how many requests of {units.human_tokens(best.contexts[shown])} tokens fit on {where}, and why"
 
 
 def _search_names(model: Model) -> tuple[str, ...]:
