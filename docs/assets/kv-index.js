@@ -78,7 +78,7 @@
     for (const facet of facets) known[facet.key] = facet.chips.map((chip) => chip.value);
     let state = {}, ignored = [];
 
-    const valuesOf = (row, key) => row.dataset[key].split("|");
+    const valuesOf = (row, key) => (row.dataset[key] || "").split("|");
     const passes = (row, without) =>
       (without === "name" || !state.name || matches(row.dataset.search, state.name[0])) &&
       facets.every(({ key }) =>
