@@ -304,20 +304,25 @@ class _Group:
     def _kept(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Reserve:
         """What one rank reserves if it is told to run so many requests at once.
 
-        Other engines than those that follow the number may keep more for many that are told, as SGLang does for images. What
-        they keep less for few is not promised.
+        Other engines than those that follow the number may keep more for many that are told, as SGLang does for images.
         """
         case, places = stage.case, stage.places
-        if self._follows:
-            serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
-        else:
-            serving = replace(
-                case.serving, max_seqs=min(requests, self.max_seqs) * case.layout.data, seqs_told=True
-            )
-        told = memo.get(
+        if not self._follows:
+            return self._with_images(stage.reserve, case, min(requests, self.max_seqs) * case.layout.data)
+        serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
+        return memo.get(
             (places, stage.layers, serving), lambda: reserve_on(case, case.accelerators[0], serving, Memo())
         )
-        return told if self._follows or told.total > stage.reserve.total else stage.reserve
+
+    def _with_images(self, reserve: Reserve, case: Case, requests: int) -> Reserve:
+        """The same of a server that is told to run so many requests: what it keeps for images beside its own default."""
+        usual, told = (
+            case.rules.static_memory(self.model, case.accelerators[0], case.layout, max_requests=number)
+            for number in (None, requests)
+        )
+        if usual is None or told is None or told.kept_bytes == usual.kept_bytes:
+            return reserve
+        return replace(reserve, activations=reserve.activations + told.kept_bytes - usual.kept_bytes)
 
     def _rooms(
         self, stage: deployment.Deployment, kept: Sequence[Reserve], index: int | None = None
