@@ -38,15 +38,7 @@ def announce(config: MkDocsConfig) -> None:
 def take(
     files: Files, config: MkDocsConfig, mount: Mount, kept: PartGroup, key: Callable[..., bytes]
 ) -> None:
-    """Add our assets to the site's files, scripts and styles without comments; a project's own file goes first.
-
-    Args:
-        files: The site's files.
-        config: The site's configuration.
-        mount: Where everything generated stands.
-        kept: Shortened texts, kept between builds.
-        key: Returns what one is kept under.
-    """
+    """Add our assets to the site's files, scripts and styles without comments; a project's own file goes first."""
     for path in sorted(resources.assets_dir().rglob("*")):
         if path.is_file():
             _take(path, files, config, mount, kept, key)

@@ -210,12 +210,7 @@ class Book:
 
 
 def open_book(catalog: Catalog, kept: Path, records: Records | None) -> Book:
-    """Return the book of a catalog.
-
-    Args:
-        catalog: The facts that its figures come from.
-        kept: Folder that keeps texts between builds.
-        records: State of the model records; None keeps nothing.
+    """Return the book of a catalog, whose texts are kept in a folder unless there is no state of the records.
 
     Raises:
         InputError: The glossary is at fault.
@@ -318,11 +313,7 @@ def frame(
 ) -> str:
     """Put the reading time under a chapter's title, and the ways on under its end.
 
-    Args:
-        html: The chapter's content, beginning with its title.
-        before: ``title`` and ``url`` of the chapter before, if any.
-        after: The same of the chapter after.
-        taken: Words and address of each way to take the chapter along.
+    ``taken`` has words and address of each way to take the chapter along.
     """
     time = f'<p class="kv-kicker">{minutes(html)} minutes to read. The code in this chapter computes every number shown.</p>'
     links = " or ".join(

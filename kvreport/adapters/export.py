@@ -48,17 +48,6 @@ def export(
 ) -> int:
     """Write every generated page and the files beside them as plain files.
 
-    Args:
-        out: The folder; appears whole or not at all.
-        data: Folder of the catalog; None for the public one.
-        models: Pattern over model ids.
-        gpus: Pattern over accelerator ids.
-        cache: Folder that keeps drawings and files between runs.
-        dataset: Whether to write the dataset too.
-        releases: Folder of the data releases published before.
-        site_url: Where the folder will be served, or "".
-        progress: Told how far it is.
-
     Returns:
         The number of pages.
 

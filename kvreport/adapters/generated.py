@@ -33,11 +33,7 @@ class GeneratedPage(HostPage):
     def __init__(self, ours: Page, file: File, config: MkDocsConfig, *, searched: bool) -> None:
         """Stand for ``ours`` among the host's pages.
 
-        Args:
-            ours: The page.
-            file: The host's file of it.
-            config: The site's configuration.
-            searched: Whether our own index is written, so that the host's search does not read the page.
+        Where our own index is written, ``searched``, the host's search does not read the page.
         """
         super().__init__(None, file, config)
         self.ours = ours
@@ -97,15 +93,7 @@ def front_matter(page: Page, *, searched: bool) -> str:
 
 
 def announce(page: Page, uri: str, files: Files, config: MkDocsConfig, *, searched: bool) -> None:
-    """Add a generated page to the site's files.
-
-    Args:
-        page: The page.
-        uri: Its source address.
-        files: The site's files.
-        config: The site's configuration.
-        searched: Whether our own index is written.
-    """
+    """Add a generated page to the site's files."""
     in_nav = page.kind not in ("model", "gpu", "redirect")
     level = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
     content = front_matter(page, searched=searched) if in_nav else ""
@@ -118,10 +106,7 @@ def announce(page: Page, uri: str, files: Files, config: MkDocsConfig, *, search
 def date(files: Iterable[File], data: Path, only: Collection[str] | None) -> None:
     """Date pages by the data's release: by the clock, no two days would give the same site.
 
-    Args:
-        files: The pages' files.
-        data: Folder of the catalog.
-        only: Source addresses of the pages that are ours to date; None for all.
+    ``only`` are the source addresses of the pages that are ours to date.
     """
     if "SOURCE_DATE_EPOCH" in os.environ:
         return

@@ -21,15 +21,7 @@ LICENSE: Final = "https://creativecommons.org/licenses/by/4.0/"
 
 
 def tags(page: Page, site_url: str, release: str, repository: str, files: Collection[str] = ()) -> str:
-    """Return the tags that go to the end of a page's head.
-
-    Args:
-        page: A generated page.
-        site_url: Where the site will be published, or "".
-        release: Release of the data.
-        repository: Address of the source repository, or "".
-        files: Addresses of the site's files.
-    """
+    """Return the tags that go to the end of a page's head."""
     address = urljoin(site_url, page.uri)
     properties = [
         ("og:type", "website"),
@@ -56,13 +48,7 @@ def tags(page: Page, site_url: str, release: str, repository: str, files: Collec
 
 
 def picture(site_url: str, card: str | None, files: Collection[str]) -> str:
-    """Return the tags of the picture that a shared link shows: the page's own, or the site's.
-
-    Args:
-        site_url: Where the site will be published, or "".
-        card: Address of the page's own, or None.
-        files: Addresses of the site's files.
-    """
+    """Return the tags of the picture that a shared link shows: the page's own, or the site's."""
     shown = card or (social_cards.SITE if social_cards.SITE in files else None)
     if shown is None:
         return ""
@@ -73,12 +59,7 @@ def picture(site_url: str, card: str | None, files: Collection[str]) -> str:
 
 
 def tools(release: str, repository: str) -> str:
-    """Return what the page's own tools read: which data a citation is of, and where a number is reported.
-
-    Args:
-        release: Release of the data.
-        repository: Address of the source repository, or "".
-    """
+    """Return what the page's own tools read: which data a citation is of, and where a number is reported."""
     html = f'<meta name="kv-release" content="{escape(release)}">' if release else ""
     if repository:
         html += f'<meta name="kv-issues" content="{escape(repository.rstrip("/"))}/issues/new">'
@@ -86,14 +67,7 @@ def tools(release: str, repository: str) -> str:
 
 
 def dataset(page: Page, site_url: str, release: str, files: Collection[str] = ()) -> dict[str, Any] | None:
-    """Return what search engines for data read of a page: schema.org's ``Dataset``, or None.
-
-    Args:
-        page: A generated page.
-        site_url: Where the site will be published, or "".
-        release: Release of the data, which is also its date.
-        files: Addresses of the site's files; only these are offered.
-    """
+    """Return what search engines for data read of a page, offering only ``files``: schema.org's ``Dataset``, or None."""
     if not release or page.kind not in ("home", "data", "model", "gpu"):
         return None
     whole = page.kind in ("home", "data")

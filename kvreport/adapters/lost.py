@@ -26,11 +26,6 @@ def page(html: str, site_url: str, known: Collection[str]) -> str:
 
     Links are absolute within the server, because the page is shown at any address. The folder of the site is
     that of its published address.
-
-    Args:
-        html: The page as the theme wrote it.
-        site_url: Where the site will be published.
-        known: Addresses of the site's pages; others are not offered.
     """
     base = urlsplit(site_url).path or "/"
     ways = "".join(

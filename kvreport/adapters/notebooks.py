@@ -130,12 +130,6 @@ def notebooks(
 ) -> Notebooks | None:
     """Point mkdocs-jupyter to a folder that holds nothing outdated or damaged.
 
-    Args:
-        config: The site's configuration.
-        folders: Folders of code that chapters use.
-        catalogs: Folders of facts that they use, each with a name of its own.
-        records: The model records of these, where they have been listed.
-
     Returns:
         The chapters; None without the plugin, or if it shall keep nothing.
     """

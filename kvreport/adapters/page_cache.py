@@ -62,13 +62,7 @@ class PageCache:
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
 
     def key(self, page: HostPage, ours: Page | None, tags: str) -> bytes:
-        """Return what decides a page.
-
-        Args:
-            page: The page, read.
-            ours: The same where it is generated.
-            tags: What goes to its head.
-        """
+        """Return what decides a page."""
         told = (
             page.url,
             page.file.src_uri,

@@ -21,14 +21,7 @@ _FIRST_PARAGRAPH: Final = "</p>"
 
 
 def with_case(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
-    """Return a question's page with the form under its short answer, and the ways to the tools at its end.
-
-    Args:
-        html: The page's content, beginning with its title.
-        uri: The page's address.
-        reader: The case that the page names.
-        catalog: Where names are looked up.
-    """
+    """Return a question's page with the form under its short answer, and the ways to the tools at its end."""
     title, mark, rest = html.partition("</h1>")
     answer, end, more = rest.partition(_FIRST_PARAGRAPH)
     return (

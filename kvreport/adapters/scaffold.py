@@ -114,10 +114,7 @@ engine: vllm
 
 
 def requirements(wheel: Path | None = None) -> str:
-    """Return the requirements of a project: every package by hash, kvreport as a file of the project.
-
-    Args:
-        wheel: A wheel of kvreport, which the project will hold in ``wheels/``; None if there is none at hand.
+    """Return a project's requirements, every package by hash; a wheel of kvreport is held in ``wheels/``.
 
     Raises:
         InputError: If the wheel is no wheel of kvreport.

@@ -161,13 +161,8 @@ def written(
 ) -> list[Doc]:
     """Return the entries of a page written by hand.
 
-    Args:
-        url: Its address.
-        title: Its title.
-        description: What its front matter says of it: the teaser; without one its first lines are.
-        names: Other names of it. One that the list gives to other pages alone is left to these.
-        html: Its content.
-        boost: How much it is favored among equals.
+    The description is the teaser; without one the first lines are. A name that the list gives to other pages alone is left to
+    these. ``boost`` says how much the page is favored among equals.
     """
     (_, _, first), *sections = read(html)
     told = f"{description}." if description[-1:].isalnum() else description

@@ -67,12 +67,7 @@ def waiting(output: str) -> str:
 def fonts_first(output: str, url: str, known: Collection[str], mount: Mount, base: str | None = None) -> str:
     """Ask for the faces before the styles that name them.
 
-    Args:
-        output: The page.
-        url: Its address in the site.
-        known: Addresses of the site's files.
-        mount: Where everything generated stands.
-        base: The site's folder on its server, for a page that is shown at any address.
+    ``base`` is the site's folder on its server, for a page that is shown at any address.
     """
     here = address(url)
     ask = "".join(

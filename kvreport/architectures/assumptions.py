@@ -88,12 +88,6 @@ _SIZED: Final = ("d_model", "depth", "embed_dim", "hidden_size", "num_hidden_lay
 def check(config: Keys, text: Keys, architecture: str, *, assume_defaults: bool) -> None:
     """Refuse a config whose bytes are not its own word.
 
-    Args:
-        config: The whole config, after reading.
-        text: The part that describes the language model.
-        architecture: The class it was read as.
-        assume_defaults: True if the class's defaults were asked for where a core dimension is missing.
-
     Raises:
         InputError: If a core dimension is missing, a key is misspelt, or a section with an encoder's
             sizes was read by nobody.

@@ -46,13 +46,7 @@ def layer_count(keys: Keys, *aliases: str) -> int:
 def layer_kinds(
     keys: Keys, layers: int, pattern: Callable[[int], Kind], allowed: tuple[Kind, ...]
 ) -> list[Kind]:
-    """Return one word per layer.
-
-    Args:
-        keys: The (text) config.
-        layers: How many layers there are.
-        pattern: The class's own pattern by layer index, for a config without ``layer_types``.
-        allowed: Kinds that this class can build.
+    """Return one word per layer: as ``layer_types`` lists them, else by the class's own ``pattern`` over the layer index.
 
     Raises:
         InputError: If the list has another length or a kind that the class does not know.
@@ -114,10 +108,7 @@ def window(keys: Keys) -> int | None:
 def listed_windows(keys: Keys, name: str, kinds: Sequence[str]) -> list[int | None] | None:
     """Return the window of each layer as a list of the config states it, in tokens; None for a config without the list.
 
-    Args:
-        keys: The (text) config.
-        name: The list's name.
-        kinds: The kind of each layer. The entry of a layer without a window is not looked at.
+    The entry of a layer without a window is not looked at.
 
     Raises:
         InputError: If the list has another length, or a layer with a window has no width.
@@ -154,12 +145,7 @@ def latent_cache(kv_rank: int, rope_dim: int) -> tuple[str, tuple[Cache, ...]]:
 def head_dim(keys: Keys, hidden: int, heads: int, *names: str, exact: bool = True) -> int:
     """Return the width of a head: the explicit key wins, and only without one it is derived.
 
-    Args:
-        keys: The (text) config.
-        hidden: Width of the residual stream.
-        heads: Query heads.
-        *names: Aliases of ``head_dim``.
-        exact: False for classes that round down where ``hidden`` is no multiple of ``heads``.
+    ``exact`` is False for classes that round down where ``hidden`` is no multiple of ``heads``.
     """
     explicit = keys.optional("head_dim", *names, low=1, high=1 << 16)
     if explicit is not None:

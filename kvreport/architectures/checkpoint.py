@@ -232,12 +232,7 @@ def served_size(tensor: StoredTensor) -> int:
 
 
 def module_key(name: str, layers: int) -> str:
-    """Name a tensor's module without its layer, its expert and the wrapping of its model.
-
-    Args:
-        name: The tensor's name.
-        layers: Layers of the model; what lies beyond them predicts further tokens.
-    """
+    """Name a tensor's module without its layer, its expert and the wrapping of its model."""
     found = _LAYER.search(name)
     ahead = name.startswith("mtp.") or ".mtp." in name or (found is not None and int(found[1]) >= layers)
     inner = _PARTS.sub("", _STATE.sub("", name))

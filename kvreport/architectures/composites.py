@@ -28,12 +28,7 @@ from kvreport.architectures.weights import Tensors
 
 
 def encoder_section(line: EncoderLine, keys: Keys) -> ConfigSection:
-    """Return the scope of an encoder's section, with the names that its part has for keys.
-
-    Args:
-        line: The encoder, or a section of the text model's own.
-        keys: The text part.
-    """
+    """Return the scope of an encoder's section, with the names that its part has for keys."""
     around = keys.outer if line.part else keys
     usual = line.absent if around.section(line.section) is None else line.defaults
     listed = part_listing(line.part) if line.part else Listing(line.section)

@@ -60,19 +60,8 @@ def sizes(
 ) -> Sizes:
     """Read the common dimensions, under the names that most classes use unless others are given.
 
-    Args:
-        keys: The (text) config.
-        hidden: Names of the width of the residual stream.
-        heads: Names of the number of query heads.
-        layers: Names of the number of layers.
-        kv_heads: KV heads by query heads; None reads the usual key.
-        exact: False for classes that round the width of a head down.
-        divided: True for classes whose heads divide the width, whatever ``head_dim`` says.
-        head_width: The key of a head's width, for classes that always state it.
-        head_names: Further names of ``head_dim``.
-        words: Further names of the vocabulary.
-        longest: The context, where it is read otherwise.
-        scaled: As for :func:`context`.
+    ``exact`` is False for classes that round the width of a head down, ``divided`` is True for those whose heads divide the
+    width whatever ``head_dim`` says, and ``head_width`` is the key of a head's width for those that always state it.
     """
     width = keys.whole(*hidden)
     queries = keys.whole(*heads, high=1 << 14)
@@ -129,10 +118,7 @@ def context(keys: Keys, *aliases: str, scaled: bool = True) -> int:
     YaRN extends its original length by the factor; linear and dynamic scaling extend
     ``max_position_embeddings``; Llama 3's scheme and LongRoPE state the extended length already.
 
-    Args:
-        keys: The (text) config.
-        *aliases: Further names of the key.
-        scaled: False for classes whose stated length already includes the scaling (Gemma 3).
+    ``scaled`` is False for classes whose stated length already includes the scaling (Gemma 3).
     """
     stated = keys.whole(*_CONTEXT_KEYS, *aliases, high=MAX_CONTEXT)
     rope = keys.section("rope_scaling", "rope_parameters")
@@ -266,25 +252,9 @@ def decoder(
 ) -> Blueprint:
     """Put the layers between an embedding and an output head.
 
-    Args:
-        keys: The (text) config.
-        its: Its sizes.
-        layers: The layers in order.
-        tie: Whether the head is the embedding; None to read it from the config.
-        base: Module that holds embedding, layers and final norm.
-        embed: Name of the embedding.
-        embedding_width: Width of the embedding and of the head if it is not that of the layers (OPT).
-        blocks: Name of the list of layers.
-        final_norm: Name of the last norm.
-        norm_bias: Whether the last norm has a bias.
-        norm_weight: False if the last norm has no weights at all (OLMo 1).
-        head_bias: Whether the head has a bias.
-        head: Name of the output head.
-        extra: Tensors outside the layers besides these (vision, positions).
-        intermediate: Width of the MLP.
-        experts: Routed experts and how many a token reads.
-        notes: What a reader must know.
-        rotates: False if no head rotates by position.
+    Without ``tie``, the config says whether the head is the embedding. ``embedding_width`` is that of embedding and head where it
+    is not that of the layers (OPT), ``norm_weight`` is False if the last norm has no weights (OLMo 1), ``rotates`` if no head
+    rotates by position.
     """
     width = embedding_width or its.hidden
     outer: list[Weight] = [*embedding(its.vocabulary, width, f"{base}.{embed}")]
@@ -336,12 +306,7 @@ def prediction_layers(
 
 
 def unread_prediction(keys: Keys, *names: str) -> list[str]:
-    """Say which prediction layers are not counted: those that a config states and no engine that was read builds.
-
-    Args:
-        keys: The (text) config.
-        *names: Other names of the key that counts them.
-    """
+    """Say which prediction layers are not counted: those that a config states and no engine that was read builds."""
     count = max(keys.whole(name, default=0, low=0, high=64) for name in ("num_nextn_predict_layers", *names))
     said = "vLLM 0.33 and SGLang 0.5.23 do not serve them, and their weights are not counted."
     return (

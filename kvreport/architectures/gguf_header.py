@@ -52,10 +52,7 @@ class Header:
 
 
 def read_header(path: str | Path) -> Header:
-    """Read the header of a GGUF file and of its other parts.
-
-    Args:
-        path: The file; the first part of a split one, or any of them.
+    """Read the header of a GGUF file and of its other parts; ``path`` is the first or any other of them.
 
     Raises:
         InputError: In one sentence, if it is no GGUF file, is cut off, lacks a part or has an unknown type.
@@ -72,10 +69,6 @@ def read_header(path: str | Path) -> Header:
 
 def header_bytes(data: bytes, name: str) -> int | None:
     """How long the header is that a file begins with; None if it goes on beyond what is there.
-
-    Args:
-        data: The file's first bytes.
-        name: The file's name, for messages.
 
     Raises:
         InputError: If they are no GGUF file's.

@@ -30,10 +30,7 @@ _MERGE: Final = {"pixtral": 1, "lightonocr": 1, "phi4": 1, "gemma3": 4, "gemma4v
 
 
 def read_projector(path: str | Path) -> Projector:
-    """Read the header of a projector file.
-
-    Args:
-        path: The file that ``--mmproj`` names.
+    """Read the header of the projector file that ``--mmproj`` names.
 
     Raises:
         InputError: If it is no GGUF file, or one of a language model.

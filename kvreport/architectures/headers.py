@@ -59,12 +59,6 @@ class HeaderReading:
 def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where: str) -> HeaderReading:  # noqa: A002
     """Describe a model of an unknown class.
 
-    Args:
-        config: The parsed ``config.json``.
-        witness: Every tensor of its files.
-        id: ``org/name``.
-        where: The config, for messages.
-
     Raises:
         InputError: If a layer may cache something else than plain keys and values, or a dimension
             of the cache is stated nowhere.

@@ -269,10 +269,6 @@ def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
 
     Without a mix it is Q4_K_M, else the first file, as llama-server chooses (``common/download.cpp``). Image
     projectors and importance matrices are no models.
-
-    Args:
-        files: Names, with folders.
-        mix: ``Q4_K_M`` and so on, in any case.
     """
     models: dict[str, list[str]] = {}
     for file in sorted(files):

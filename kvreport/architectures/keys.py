@@ -229,13 +229,7 @@ class Keys:
         return value
 
     def texts(self, *names: str, length: int | None = None, of: Sequence[str] = ()) -> list[str] | None:
-        """Return a list of texts, or None where the key is missing.
-
-        Args:
-            *names: The key and its aliases.
-            length: How many there must be, or None for any number up to 100,000.
-            of: The texts allowed, or empty for any.
-        """
+        """Return a list of texts, or None where the key is missing."""
         value = self._list(*names, length=length)
         if value is None:
             return None

@@ -133,10 +133,7 @@ def _checked(keys: Keys, name: str, value: object, default: object) -> object:
 def read_listed(listed: Listing, keys: Keys, *, text_alone: bool = False) -> Blueprint:
     """Read a config by the listing of its class.
 
-    Args:
-        listed: The listing.
-        keys: The (text) config.
-        text_alone: True for the class's text half, whose config may be that of the text part alone.
+    ``text_alone`` is True for the class's text half, whose config may be that of the text part alone.
 
     Raises:
         InputError: If the config does not state what the listing needs.

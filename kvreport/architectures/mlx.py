@@ -29,12 +29,7 @@ def is_mlx(config: Keys) -> bool:
 
 
 def leave_out(blueprint: Blueprint, config: Keys) -> None:
-    """Take out of a model what its conversion for MLX leaves out, and what was assumed of it.
-
-    Args:
-        blueprint: The model as its class has it; changed in place.
-        config: The whole config, whose ``quantization`` is MLX's.
-    """
+    """Take out of a model, in place, what its conversion for MLX leaves out, and what was assumed of it."""
     text_alone = _TOWER not in config.data and any(
         path.startswith(f"{_TOWER}.") for path in config.trail.looked_at
     )

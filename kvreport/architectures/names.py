@@ -159,11 +159,7 @@ def mix_before_gguf(name: str) -> str | None:
 
 
 def quantized_name(name: str) -> QuantizedName | None:
-    """Read a repository's name; None if it does not say that it was quantized.
-
-    Args:
-        name: ``org/name``, or the last part alone; GGUF repositories may end in ``:Q4_K_M``.
-    """
+    """Read a repository's name, with or without ``org/`` and ``:Q4_K_M``; None if it does not say that it was quantized."""
     org, _, tail = name.rpartition("/")
     if (found := _MIX_BEFORE.search(tail)) is not None:
         return _made(org, tail[: found.start()], found[1].lower(), None)

@@ -187,12 +187,7 @@ def _equal_sides(keys: Keys, *names: str, high: int) -> int:
 
 
 def kernel(keys: Keys, *names: str, usual: Sequence[int]) -> Sequence[int]:
-    """Return the sides of a window of patches.
-
-    Args:
-        keys: The section that states it.
-        *names: The key and its aliases.
-        usual: The sides where the config states none, as many as there must be.
+    """Return the sides of a window of patches; ``usual`` where the config states none, and as many as there are of these.
 
     Raises:
         InputError: If the key does not hold as many whole numbers in range.
@@ -207,13 +202,7 @@ def kernel(keys: Keys, *names: str, usual: Sequence[int]) -> Sequence[int]:
 
 
 def part(name: str, keys: Keys, prefix: str = "", /, **given: Any) -> Tensors:  # noqa: ANN401 - numbers, texts, flags
-    """Return the tensors of a part.
-
-    Args:
-        name: Its section under ``parts/``.
-        keys: The section of the config that sizes it, with its class's defaults.
-        prefix: Module that it is built in.
-        **given: Values by the name that its formulas have for them.
+    """Return the tensors of a section under ``parts/``, built in the module ``prefix`` and sized by keys and by what is given.
 
     Raises:
         InputError: If the config does not state what the part needs.
@@ -236,13 +225,7 @@ def _filled(name: str, given: Mapping[str, Any]) -> str:
 
 
 def row_tensors(row: TensorRow, scope: Formulas, *, empty: bool = False) -> list[Weight]:
-    """Return the tensors of one row.
-
-    Args:
-        row: The row.
-        scope: Evaluates its formulas.
-        empty: True to return tensors without elements, which are refused later; else they do not exist.
-    """
+    """Return the tensors of one row; those without elements only if ``empty``, to be refused later."""
     what = row.names[0]
     count = scope.whole(row.count, what)
     if not count:

@@ -40,12 +40,7 @@ def quantizer_file(folder: Path) -> Keys | None:
 
 
 def described(name: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a quantizer's file with the method that its name stands for.
-
-    Args:
-        name: The file's name, without its folder.
-        data: Its content.
-    """
+    """Return a quantizer's file with the method that its name stands for."""
     if name == _DESCRIPTION:
         return {"model_quant_type": "FLOAT", **data}
     if name in _METHODS and "quant_method" not in data:

@@ -250,12 +250,7 @@ def _allowed(name: str, model_type: str | None, config: Keys) -> str:
 
 
 def nearest_class(name: str, model_type: str | None = None) -> str | None:
-    """Return the class whose name is nearest to an unknown one, or None if none is near.
-
-    Args:
-        name: The unknown class.
-        model_type: The config's ``model_type``, which may name a class that is known.
-    """
+    """Return the class whose name is nearest to an unknown one, or None if none is near."""
     if name in NEAREST:
         return NEAREST[name]
     known_type = _of_type(model_type or "")

@@ -123,11 +123,7 @@ def convert(found: Quantization, own: Keys, form: str, *, ending: str = "") -> N
     Version 4 looked for a name anywhere in a module's path. Version 5 looks for it as an expression at the beginning,
     up to the end of a part, or as an ending (``quantizers/quantizers_utils.py::should_convert_module``).
 
-    Args:
-        found: Where the rules go.
-        own: The section of the quantizer, with ``modules_to_not_convert``.
-        form: The format.
-        ending: What the tool appends to a module's name before it looks (torchao: ``.weight``).
+    ``ending`` is what the tool appends to a module's name before it looks (torchao: ``.weight``).
     """
     leave_listed(found, own, ending=ending)
     take_everything(found, form)

@@ -50,12 +50,7 @@ DECODES: Final = "This is a pooling model based on a decoder. It generates no to
 
 
 def base_class(name: str, known: Callable[[str], bool]) -> str | None:
-    """Return the class that a pooling class is made of, or None.
-
-    Args:
-        name: The pooling class.
-        known: Tells whether a class can be read.
-    """
+    """Return the class that a pooling class is made of, or None."""
     for ending in _HEADS:
         if name.endswith(ending):
             stem = name.removesuffix(ending)

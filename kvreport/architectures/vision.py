@@ -16,10 +16,7 @@ MAX_DEPTH: Final = 500
 def section_or_default(config: Keys, name: str, usual: str | Mapping[str, Any]) -> Keys:
     """Return an encoder's section; where the config leaves it out, the class builds its default encoder.
 
-    Args:
-        config: The whole config.
-        name: The section.
-        usual: Its class's defaults, or the name under which they are kept.
+    ``usual`` are the class's defaults, or the name under which they are kept.
     """
     defaults = published(usual) if isinstance(usual, str) else usual
     found = config.section(name, defaults=defaults)

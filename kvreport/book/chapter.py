@@ -69,12 +69,7 @@ __all__ = [
 
 
 def claim(value: float, expected: float, *, within: float = 0.0) -> None:
-    """Assert a number that the chapter's words depend on.
-
-    Args:
-        value: What the code computed.
-        expected: What the words say.
-        within: Largest difference that the words can bear, as a share of ``expected``.
+    """Assert a number that the chapter's words depend on, which may differ by ``within`` as a share of what is expected.
 
     Raises:
         AssertionError: If they differ; the chapter, and with it the build, fails.
@@ -107,12 +102,8 @@ def table(
 ) -> Html:
     """Lay out a small table: first column as row heads, the rest as numbers.
 
-    Args:
-        caption: What it shows and under which conditions.
-        head: Column heads.
-        rows: Cells, or a data frame whose index is the row heads; whole numbers get thousands separated, other
-            numbers the same decimals in a column.
-        mark: Index of a row to stress.
+    In a data frame the index is the row heads. Whole numbers get thousands separated, other numbers the same decimals in a column.
+    The row ``mark`` is stressed.
     """
     if not isinstance(rows, Sequence):
         rows = rows.reset_index().astype("object").to_numpy().tolist()
@@ -167,14 +158,7 @@ def bars(
     limit_bytes: float | None = None,
     limit_name: str = "",
 ) -> Html:
-    """Draw stacked bars.
-
-    Args:
-        title: What the figure shows, in one sentence.
-        rows: For each bar, its parts: role (colour) to name and bytes.
-        limit_bytes: A limit to mark.
-        limit_name: What the limit is.
-    """
+    """Draw stacked bars: for each, its parts as role (color) to name and bytes."""
     stacked = tuple(
         (name, tuple((role, part, size) for role, (part, size) in parts.items()))
         for name, parts in rows.items()

@@ -193,13 +193,7 @@ def phases(prompt: int, output: int, prefill_ms: float, step_ms: float) -> Html:
 def gpu_layout(
     title: str, gpus: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], limit: float
 ) -> Html:
-    """Draw GPUs side by side, each a column of what it holds.
-
-    Args:
-        title: The layout and what it holds.
-        gpus: Name of each GPU, and its parts from below: role, label, share of the limit.
-        limit: The share that stands for the memory of one GPU; 1 for shares of the memory.
-    """
+    """Draw GPUs side by side, each a name with its parts from below: role, label, share of the limit (1: of the memory)."""
     told = [
         f"{name}: " + ", ".join(f"{label} {share / limit:.0%}" for _, label, share in contents)
         for name, contents in gpus
@@ -237,12 +231,7 @@ def _columns(
 def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequence[Sequence[str]]) -> Html:
     """Draw one request's cache as layers x tokens, each cell with the GPUs that hold it.
 
-    Args:
-        title: The layout.
-        layout: What the layout does with the cache, in one sentence.
-        layers: Groups of layers, one row each.
-        tokens: Groups of tokens, one column each.
-        owners: For each row its cells: names of the GPUs that hold the cell, such as ``0`` or ``0 1``.
+    ``owners`` has for each row its cells: names of the GPUs that hold the cell, such as ``0`` or ``0 1``.
     """
     wide, tall, left, top = 84, 36, 66, 30
     parts = [_text(left + tokens * wide / 2, 18, "tokens of one request →", "middle")]

@@ -104,12 +104,7 @@ class PrintedFigure:
         return 0.5 * 10.0 ** (len(whole) - len(whole.rstrip("0")))
 
     def matches(self, computed: float, unit: str | None = None) -> bool:
-        """Whether the computed value, printed to this figure's digits, is this figure.
-
-        Args:
-            computed: Value in bytes, tokens, seconds or as a plain number.
-            unit: Read the figure in this unit instead of its own.
-        """
+        """Whether the computed value, printed to this figure's digits (in ``unit``, else in its own), is this figure."""
         value = computed / unit_factor(self.unit if unit is None else unit)
         # A half rounds either way: printing 2.5 as 2 or 3 is not an error of the arithmetic. And a double
         # holds neither the figure nor the value exactly: at nine digits before the point, a half of the

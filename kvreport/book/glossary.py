@@ -80,13 +80,7 @@ def load_glossary(path: Path) -> tuple[GlossaryTerm, ...]:
 
 
 def explain(html: str, terms: Sequence[GlossaryTerm], glossary_url: str) -> str:
-    """Give each term's first mention on a page its tooltip.
-
-    Args:
-        html: Rendered content.
-        terms: The glossary.
-        glossary_url: Address of the glossary page, relative to this one.
-    """
+    """Give each term's first mention on a page its tooltip."""
     words = {word: term for term in terms for word in (term.term, *term.also)}
     if not words:
         return html

@@ -234,16 +234,7 @@ def growth_grid(
     terms: Sequence[kernel.Term],
     room: int,
 ) -> Html:
-    """Lay out cache bytes over context and concurrency at once, marked where memory ends.
-
-    Args:
-        title: What it shows.
-        contexts: Columns, tokens.
-        requests: Rows.
-        constant: Bytes of a request that do not grow.
-        terms: The kernel's terms.
-        room: Bytes for the cache.
-    """
+    """Lay out cache bytes over context and concurrency at once, marked where memory ends."""
     heads = "".join(f'<th scope="col" class="kv-num">{units.human_tokens(n)}</th>' for n in contexts)
     body = []
     for many in requests:

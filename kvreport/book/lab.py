@@ -57,15 +57,8 @@ def guess(
 ) -> Html:
     """Ask for a number, and compare it with the computed one.
 
-    Args:
-        ask: The question.
-        answer: The computed answer.
-        unit: What is counted, as it stands after the number: ``requests``, ``GiB``.
-        low: Least number that can be entered.
-        high: Greatest number that can be entered.
-        why: The explanation, shown with the answer.
-        digits: Decimals of the answer as shown.
-        step: Step of the field; ``any`` for fractions.
+    ``low`` and ``high`` are what can be entered, in the ``step`` of the field (``any`` for fractions); ``digits`` are the decimals
+    of the answer as shown.
 
     Raises:
         ValueError: If the answer is outside of what can be entered.
@@ -120,15 +113,8 @@ def exercise(
 ) -> Html:
     """Set an exercise whose answer is a number that the page checks.
 
-    Args:
-        ask: The exercise.
-        answer: The computed answer.
-        unit: Its unit.
-        solution: How it is found.
-        within: Largest difference that still counts as right, as a share of the answer.
-        traps: Common wrong answers, each with the mistake that leads to it.
-        more: Further pieces of the solution, such as a table.
-        digits: Decimals of the answer as shown.
+    The largest difference that still counts as right is ``within``, a share of the answer. ``traps`` are common wrong answers with
+    the mistake that leads to each, and ``more`` are further pieces of the solution.
     """
     name = identity("exercise", ask)
     caught = json.dumps([[value, plain(text)] for value, text in (traps or {}).items()], ensure_ascii=False)

@@ -113,10 +113,6 @@ MISTAKES: Final[Mapping[str, tuple[str, Callable[[Model], Model]]]] = {
 def mistaken(model: Model, mistake: str) -> Model:
     """Return the model as somebody has it in mind who makes a mistake; the same record where it changes nothing.
 
-    Args:
-        model: The model.
-        mistake: A key of :data:`MISTAKES`.
-
     Raises:
         InputError: If the mistake is not known.
     """

@@ -60,12 +60,6 @@ def cells(source: str) -> list[NotebookCell]:
 def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> list[NotebookCell]:
     """Return a chapter's cells with figures computed and links in full.
 
-    Args:
-        source: The chapter's text.
-        uri: Its address among the sources, ``chapters/02-the-formula.py``.
-        quantities: The vocabulary of its expressions.
-        site_url: Address of the site.
-
     Raises:
         InputError: If a figure does not hold.
     """

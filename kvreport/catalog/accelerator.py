@@ -167,10 +167,6 @@ class Accelerator(Record):
     def with_held(self, held_bytes: int, band_bytes: int = 0) -> Accelerator:
         """The same accelerator with less free at start: other processes hold some of its memory.
 
-        Args:
-            held_bytes: What they hold, in bytes.
-            band_bytes: How much more or less that may be.
-
         Raises:
             InputError: If they hold all that is free.
         """

@@ -67,11 +67,7 @@ _HeadsCache = FullAttention | SlidingWindow | ChunkedAttention | CrossAttention
 
 
 def contradictions(model: Model) -> Iterator[Contradiction]:
-    """Yield every contradiction between a model's layers, caches and tensors.
-
-    Args:
-        model: A record that is valid field by field.
-    """
+    """Yield every contradiction between layers, caches and tensors of a model that is valid field by field."""
     excessive = list(_excessive(model))
     yield from excessive
     if excessive:

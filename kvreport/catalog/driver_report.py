@@ -64,11 +64,7 @@ class ListedDevice(NamedTuple):
 
 
 def records(text: str, catalog: Catalog) -> list[Accelerator]:
-    """Return a record for each kind of device in a tool's output.
-
-    Args:
-        text: What the tool printed.
-        catalog: Where devices of the same name are looked up: figures that no tool prints come from there.
+    """Return a record for each kind of device in a tool's output; the catalog has the figures that no tool prints.
 
     Raises:
         InputError: If this is the output of no such tool, or a device has no memory in it.

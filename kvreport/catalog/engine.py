@@ -159,10 +159,6 @@ class Engine(Record):
     def device_class(self, device_name: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.
 
-        Args:
-            device_name: What it is called, held against ``not_architectures``.
-            usable_bytes: Memory that a process can use on it.
-
         Raises:
             InputError: If the engine's data has no class that small.
         """

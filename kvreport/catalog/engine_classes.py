@@ -52,11 +52,7 @@ class Classes:
         return sha256("\n".join("\n".join(part) for part in parts).encode()).hexdigest()[:16]
 
     def implements(self, name: str) -> bool:
-        """Whether the release has its own implementation of a class, or looks a pooling class up as one that it has.
-
-        Args:
-            name: The class as ``config.json`` names it.
-        """
+        """Whether the release has its own implementation of a class, or looks a pooling class up as one that it has."""
         if name in self.own:
             return True
         pooled = next((ending for ending in self.pooled_endings if name.endswith(ending)), None)
@@ -147,11 +143,7 @@ class EngineClasses(Record):
         return found[-1]
 
     def spans(self, name: str) -> list[tuple[str, str | None]]:
-        """First and last read release of each span of releases that serve a class; None for the newest.
-
-        Args:
-            name: The class as ``config.json`` names it.
-        """
+        """First and last read release of each span of releases that serve a class; None for the newest."""
         spans: list[tuple[str, str | None]] = []
         served = False
         for number, state in enumerate(self.states()):

@@ -37,9 +37,7 @@ def fault_of(expression: str, *, by_text: bool = True) -> str | None:
     repeats around it, and no repeat without an end but that of one character. One of any character (``.``) must stop
     where a text begins: ``(?:(?!text).)*``. Every match contains a text, so that other lines are never tried.
 
-    Args:
-        expression: A regular expression.
-        by_text: Whether a text must stand in every match.
+    With ``by_text``, a text must stand in every match.
     """
     if len(expression) > LONGEST:
         return f"{len(expression):,} characters"

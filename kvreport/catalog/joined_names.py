@@ -29,11 +29,7 @@ def joined(name: str) -> str:
 
 
 def files_by_joined_name(files: Mapping[str, Path]) -> Mapping[str, frozenset[str]]:
-    """Return the stems of the records that each joined name means, by last part of the id and aliases.
-
-    Args:
-        files: The records' files by stem, ``org--name``.
-    """
+    """Return the stems (``org--name``) of the records that each joined name means, by last part of the id and aliases."""
     found: dict[str, set[str]] = defaultdict(set)
     for stem, path in files.items():
         try:

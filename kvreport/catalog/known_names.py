@@ -81,12 +81,7 @@ class KnownByNameError(InputError):
 
 
 def why(model: KnownName, names: KnownNames) -> str:
-    """Say in one sentence why nothing is computed for a model.
-
-    Args:
-        model: The model.
-        names: The list that it stands in.
-    """
+    """Say in one sentence why nothing is computed for a model."""
     size = f" of {model.size} parameters" if model.size else ""
     if model.kind == "no_cache":
         return f"a model{size} that makes {model.makes} and keeps no KV cache; allowed: kvreport estimate, which says what it needs"

@@ -97,11 +97,7 @@ class OllamaNames(CatalogFile):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     def find(self, text: str) -> OllamaModel | None:
-        """The base model and the mix of a name such as ``llama3.1:8b-instruct-q8_0``; None for others.
-
-        Args:
-            text: A name, with or without a tag.
-        """
+        """The base model and the mix of a name such as ``llama3.1:8b-instruct-q8_0``, with or without a tag; None for others."""
         name, _, tag = text.lower().partition(":")
         if name not in self.defaults:
             return None
@@ -143,11 +139,7 @@ class PublishersMixes(CatalogFile):
     files: tuple[PublishedFile, ...]  # What the ranges were checked with.
 
     def range_of(self, mix: str) -> MixRange | None:
-        """The range of a publisher's mix; None where its name does not say its bits.
-
-        Args:
-            mix: For instance ``UD-Q4_K_XL``, in any case.
-        """
+        """The range of a publisher's mix such as ``UD-Q4_K_XL``, in any case; None where its name does not say its bits."""
         name = mix.lower().removeprefix("ud-")
         begins = [start for start in self.ranges if name.startswith(start)]
         return self.ranges[max(begins, key=len)] if begins else None

@@ -38,11 +38,6 @@ def copy_name(copy_id: str, original_id: str, original_name: str) -> str:
     """Return what a quantized copy is called: its original's name and what its id adds.
 
     ``casperhansen/llama-3.3-70b-instruct-awq`` of ``Llama 3.3 70B`` is ``Llama 3.3 70B AWQ``.
-
-    Args:
-        copy_id: ``org/name`` of the copy.
-        original_id: ``org/name`` of the model it was made from.
-        original_name: What the original is called.
     """
     organization, _, name = copy_id.rpartition("/")
     known = {word.lower() for word in _SEPARATOR.split(original_id.rpartition("/")[2])}

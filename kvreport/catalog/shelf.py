@@ -401,12 +401,8 @@ class Shelf(Generic[R]):
     ) -> None:
         """List the folder; nothing is read yet.
 
-        Args:
-            folder: Where the files are.
-            record: What each file holds.
-            noun: What to call one, in messages.
-            identify: Returns a record's name and the file name (without suffix) it must have.
-            beside: Names of files of which folders next to the records have one; empty for no such folders.
+        ``identify`` returns a record's name and the file name (without suffix) it must have. Folders next to the records have a file
+        of the names ``beside``; without names there are no such folders.
         """
         self.folder = folder
         self._beside = beside

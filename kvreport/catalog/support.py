@@ -254,11 +254,7 @@ class Support(Record):
         return self._known[key]
 
     def with_lists(self, lists: ClassLists) -> Self:
-        """Judge model classes by these lists.
-
-        Args:
-            lists: The lists of a catalog, each read when a release of its engine is asked for.
-        """
+        """Judge model classes by these lists, each read when a release of its engine is asked for."""
         self._lists = lists
         self._known.clear()
         self._judged.clear()

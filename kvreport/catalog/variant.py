@@ -77,13 +77,7 @@ class Variant(Record):
 
 
 def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -> Model:
-    """Return the copy as a model.
-
-    Args:
-        variant: What differs.
-        base: The model it was made from.
-        formats: The listed weight formats, for the components that one converts.
-    """
+    """Return the copy as a model."""
     form = formats.get(variant.weight_format) or layout(variant.weight_format)
     converts = form.quantises if form is not None else ()
     by_component = dict.fromkeys(converts, variant.weight_format) | variant.formats

@@ -72,10 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        arguments: Words after ``kvreport``; None for the process's own.
+    """Run one command: the words after ``kvreport``, or the process's own.
 
     Returns:
         The exit status.

@@ -50,10 +50,7 @@ def run(options: argparse.Namespace) -> int:
 def rows_of(catalog: Catalog, what: str, pattern: str = "*") -> list[Row]:
     """Return what matches a pattern, one object each.
 
-    Args:
-        catalog: Where to look.
-        what: ``models``, ``gpus``, ``engines`` or ``formats``.
-        pattern: Shell pattern, or a word that an id, a name or an alias contains.
+    The ``pattern`` is a shell pattern, or a word that an id, a name or an alias contains.
 
     Raises:
         InputError: If there is no such list.

@@ -25,13 +25,7 @@ def cut(text: str, limit: int = 300) -> str:
 
 
 def paint(text: str, role: str, stream: TextIO | None = None) -> str:
-    """Return a text in the color of its role, where a person reads it on a terminal that has colors.
-
-    Args:
-        text: What to print, already :func:`plain`.
-        role: ``good``, ``warning`` or ``bad``.
-        stream: Where it goes; standard output if left out.
-    """
+    """Return a :func:`plain` text in the color of its role, where a person reads it on a terminal that has colors."""
     if not has_color(stream or sys.stdout):
         return text
     return f"\x1b[{_COLORS[role]}m{text}\x1b[0m"

@@ -54,10 +54,6 @@ def speculation_in_our_spelling(words: Sequence[str], server: str) -> list[str]:
 
     A key of vLLM's JSON that changes memory and is not followed is passed on in :data:`kvreport.cli.server_flags.NOT_FOLLOWED`, for the answer to name.
 
-    Args:
-        words: A command's arguments.
-        server: ``vllm`` or ``sglang``, whose flags they may be.
-
     Raises:
         InputError: If vLLM's JSON is none, SGLang drafts a tree, whose tokens are not counted here, a method is not
             counted here, or nothing says what drafts.

@@ -164,11 +164,8 @@ def unknown_argument(
 ) -> InputError:
     """Say of the first argument that a command does not have what it has instead.
 
-    Args:
-        words: The arguments that the command did not read.
-        command: Its parser.
-        given: All its arguments, which name the server whose flag it may be.
-        typed: The same before a server's command in them was read.
+    ``given`` are all arguments, which name the server whose flag it may be, and ``typed`` those before a server's command in them
+    was read.
 
     Returns:
         The error; a :class:`ServerRefusalError` where a server's command has a flag that its parser does not take.

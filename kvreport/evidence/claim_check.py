@@ -98,9 +98,7 @@ def check(statement: Statement, catalog: Catalog) -> Entry:
 def statement_of(text: str | None, fields: Mapping[str, str | None]) -> Statement:
     """Return the statement of a sentence or of fields; where both say something, the field holds.
 
-    Args:
-        text: The sentence, or None.
-        fields: ``model``, ``quantity``, ``value``, ``unit``, ``context``, ``form`` and ``gpu`` as typed; None is not said.
+    The ``fields`` are ``model``, ``quantity``, ``value``, ``unit``, ``context``, ``form`` and ``gpu`` as typed; None is not said.
 
     Raises:
         InputError: If the sentence is not understood, or there is none and fields are missing.
@@ -150,12 +148,7 @@ def record(statement: Statement, found: Entry) -> dict[str, object]:
 
 
 def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
-    """Return what the form of the ledger's page shows, as ``{"result": record}`` or ``{"error": sentence}``.
-
-    Args:
-        given: The fields of :func:`statement_of`, as the reader typed them; empty ones are not said.
-        catalog: Where names are looked up; None for the packed one.
-    """
+    """Return ``{"result": record}`` or ``{"error": sentence}`` for fields of :func:`statement_of` as a reader typed them, or empty."""
     try:
         statement = statement_of(None, {name: value.strip() or None for name, value in given.items()})
         found = check(statement, open_catalog() if catalog is None else catalog)
@@ -369,9 +362,6 @@ _FILLING: Final = frozenset(
 
 def read_statement(text: str) -> Statement:
     """Read one sentence: ``Kimi-K3 107136 B/token``, ``Llama 3.1 8B takes 16 GB at 128K in fp16``.
-
-    Args:
-        text: The sentence, with a model, a number and a unit; a context, a format and ``on`` a GPU where they matter.
 
     Raises:
         InputError: If there is no number with a unit, or more than one, or no model.

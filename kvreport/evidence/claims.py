@@ -113,12 +113,7 @@ def ledger(
     quantities: Quantities,
     judge_one: Callable[[Claim, ClaimsFile, Quantities], Entry] | None = None,
 ) -> tuple[Entry, ...]:
-    """Recompute every claim.
-
-    Args:
-        files: The claims.
-        quantities: What their readings are computed with.
-        judge_one: Judges one; None for :func:`judge`, others may keep what it returns.
+    """Recompute every claim by :func:`judge`, or by another that keeps what it returns.
 
     Raises:
         CatalogError: Every claim whose figure or reading cannot be computed, at once.

@@ -51,12 +51,7 @@ class LogScore:
 
 
 def judge(catalog: Catalog, judge: Callable[[LocalLog, Catalog], Judged] | None = None) -> LogScore:
-    """Hold every published log against ours.
-
-    Args:
-        catalog: Where models are looked up.
-        judge: Judges one; None for :func:`judge_log`, others may keep what it returns.
-    """
+    """Hold every published log against ours by :func:`judge_log`, or by another that keeps what it returns."""
     judged = tuple((judge or judge_log)(log, catalog) for log in LocalLogs.need().logs)
     errors = sorted(abs(error) for one in judged if (error := one.total_error) is not None)
     first = sorted(abs(one.log.first_error) for one in judged if one.log.first_error is not None)

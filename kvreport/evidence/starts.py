@@ -35,14 +35,7 @@ def judge_starts(
     cases: Iterable[KnownStart] | None = None,
     judge: Callable[[Catalog, KnownStart], JudgedStart] | None = None,
 ) -> tuple[JudgedStart, ...]:
-    """Predict every documented start and refusal.
-
-    Args:
-        catalog: Where names are looked up.
-        cases: The cases; None for those beside the catalog, of which there may be none. Those of releases that are
-            too old to be computed are left out.
-        judge: Predicts one; None for :func:`judge_start`, others may keep what it returns.
-    """
+    """Predict every documented start and refusal, those beside the catalog by default; releases too old to compute are left out."""
     if cases is None:
         known = KnownStarts.read(catalog.folder)
         cases = () if known is None else known.cases

@@ -107,13 +107,7 @@ def validate(
     observations: Iterable[Observation] | None = None,
     case_of: Callable[[Catalog, Observation], Compared] | None = None,
 ) -> Validation:
-    """Compare every observation with the estimate of the same start.
-
-    Args:
-        catalog: Models, accelerators, formats and engines.
-        observations: None for those of the catalog's folder.
-        case_of: Compares one; None for :func:`compare`, others may keep what it returns.
-    """
+    """Compare every observation, or those of the catalog's folder, with the estimate of the same start."""
     given = load_observations(catalog.folder) if observations is None else observations
     judged = case_of or compare
     cases = tuple(judged(catalog, observation) for observation in given)

@@ -81,8 +81,7 @@ def present(downloads: Downloads, version: str) -> tuple[ArchivedRelease, ...]:
 def published(folder: Path | None) -> tuple[ArchivedRelease, ...]:
     """Return the releases of a folder, the oldest first, each file checked against its digest.
 
-    Args:
-        folder: Has a folder per version, as ``data/releases/`` of a published site; None for no release.
+    The folder has one per version, as ``data/releases/`` of a published site; without one there is no release.
 
     Raises:
         InputError: If a release lacks a file, has one too many, or a file is not what its ``SHA256SUMS`` states.

@@ -76,11 +76,7 @@ def script() -> str:
 
 
 def core_script(address: str) -> str:
-    """Return the part of :func:`script` that some scripts read; it adds to what is there.
-
-    Args:
-        address: One of :data:`CORES`.
-    """
+    """Return the part of :func:`script` at one of the addresses of :data:`CORES`; it adds to what is there."""
     read = "\n".join((resources.assets_dir() / name).read_text(encoding="utf-8") for name in CORES[address])
     taken = [(set(re.findall(r"\w+", names)), bool(said)) for names, said in _TAKEN.findall(read)]
     called = set(_USED.findall(read)).union(*(names for names, said in taken if not said))

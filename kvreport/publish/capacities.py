@@ -71,15 +71,7 @@ def capacity_of(
     released: Mapping[Config, Series],
     contexts: Sequence[int],
 ) -> Capacity:
-    """Reduce a model's series to its outcomes.
-
-    Args:
-        model: The model.
-        gpus: Every accelerator, in the order of preference for a headline.
-        known: Ids of the well-known accelerators, in that order.
-        released: The model's series.
-        contexts: The grid's contexts.
-    """
+    """Reduce a model's series to its outcomes; both lists of accelerators are in the order of preference for a headline."""
     on: dict[str, list[Series]] = {gpu.id: [] for gpu in gpus}
     for config, one in released.items():
         on[config.gpu].append(one)

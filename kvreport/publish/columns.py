@@ -49,10 +49,7 @@ class ModelColumn:
 def places(site: SiteData, *, further: bool) -> tuple[ModelColumn, ...]:
     """Return the columns of a model's lists: every tensor-parallel size, then further layouts stage by stage.
 
-    Args:
-        site: What every page may ask.
-        further: Whether further layouts are listed, those of the search for a deployment last; the files with all
-            models leave them out.
+    Without ``further`` layouts, the list is that of the files with all models. Those of the search for a deployment come last.
     """
     grid = site.searched
     plain = tuple(ModelColumn(Layout(tensor=size)) for size in grid.tensor_parallel)

@@ -93,17 +93,7 @@ def prepare(
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Downloads:
-    """Return the published files, written into the cache if this state has not been written before.
-
-    Args:
-        catalog: The facts.
-        cache: Folder kept between builds.
-        models: Pattern over model ids.
-        gpus: Pattern over accelerator ids.
-        version: The data release.
-        site_url: Where the site will stand, or "".
-        progress: Told how far it is.
-    """
+    """Return the published files, written into the cache if this state has not been written before."""
     package = resources.package_dir()
     roots = (catalog.folder, *(package / name for name in CODE))
     state = digest(roots, ("numpy", "pyarrow"), models, gpus, version, site_url)

@@ -70,11 +70,7 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
 
 
 def svg(content: dict[str, Any]) -> str:
-    """Draw a badge as a small picture that needs no service.
-
-    Args:
-        content: What :func:`badge` returned.
-    """
+    """Draw what :func:`badge` returned as a small picture that needs no service."""
     label, message, color = (str(content[name]) for name in ("label", "message", "color"))
     left, right = (round(len(text) * _CHARACTER_WIDTH + 12) for text in (label, message))
     title = escape(f"{label}: {message}")

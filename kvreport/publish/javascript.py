@@ -105,11 +105,7 @@ def camel(name: str) -> str:
 
 
 def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> Translation:
-    """Translate a module.
-
-    Args:
-        source: Python in the subset: constants, type aliases, ``NamedTuple`` records and functions.
-        known: Types that the module imports, by name.
+    """Translate a module in the subset; ``known`` are types that it imports, by name.
 
     Raises:
         TranslationError: Something is outside the subset.

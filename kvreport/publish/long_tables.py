@@ -34,10 +34,6 @@ _OPEN: Final = re.compile(r"<(t[dh])\b.*?(?=<t[dh]\b|\Z)", re.DOTALL)
 def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
     """Take the further rows of large tables out of a finished page.
 
-    Args:
-        html: The page.
-        style: Address of the site's style sheet, relative to the page.
-
     Returns:
         The page, and the plain pages to write next to it, by file name; none for a page without large tables.
     """

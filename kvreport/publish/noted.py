@@ -24,13 +24,7 @@ class Noted:
     """Values in one file, by key."""
 
     def __init__(self, path: Path, state: str, records: Records) -> None:
-        """Take what is kept.
-
-        Args:
-            path: The file.
-            state: Digest of everything that every value depends on beside model records.
-            records: The records as they are now.
-        """
+        """Take what is kept in a file under a state: the digest of all that every value depends on besides model records."""
         self._path, self._state, self._records = path, state, records
         self._kept: dict[str, tuple[object, frozenset[Note]]] = {}
         self._used: dict[str, tuple[object, frozenset[Note]]] = {}

@@ -39,16 +39,7 @@ def gather(
 ) -> SiteData:
     """Return what every page may ask.
 
-    Args:
-        catalog: The facts.
-        models: Pattern over model ids.
-        gpus: Pattern over accelerator ids.
-        version: The data release.
-        downloads: The dataset's files.
-        site_url: Where the site will stand, or "".
-        progress: Told how many models are done.
-        parts: Values of single models, kept between builds; None keeps none.
-        facts: What :func:`facts_alone` returned for the same; None to ask it.
+    ``facts`` is what :func:`facts_alone` returned for the same; None asks it. ``progress`` is told how many models are done.
 
     Raises:
         InputError: If nothing matches a pattern.

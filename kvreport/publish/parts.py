@@ -61,12 +61,7 @@ class Parts:
     """Groups of values kept in a folder, under one state of everything that all of them share."""
 
     def __init__(self, folder: Path | None, state: str = "") -> None:
-        """Keep values in ``folder``; None keeps nothing.
-
-        Args:
-            folder: The folder.
-            state: Digest of the code, the records and the settings that every value depends on.
-        """
+        """Keep values in ``folder``, or nowhere; ``state`` is the digest of the code, records and settings that all depend on."""
         self._folder, self.state = folder, state
         self._records: dict[int, tuple[Model, bytes]] = {}
         self._ahead: dict[str, dict[bytes, object]] = {}

@@ -66,9 +66,6 @@ def facts(site: SiteData) -> dict[str, Any]:
 def server_flags(folder: Path) -> dict[str, Any]:
     """Return what a start command of vLLM says to a page.
 
-    Args:
-        folder: Folder of the data whose flags are read.
-
     Returns:
         ``keys``: the key in an address of every flag that a page follows. ``switches``: those of them without a value.
         ``dropped``: values that leave the choice to the server, by flag. ``idle``: flags that change no memory, apart by

@@ -38,12 +38,8 @@ def publish(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of each file, and of the manifest that a script reads first.
 
-    Args:
-        folder: Where the files are in the site.
-        files: Contents by name.
-        cache: The build's cache, which keeps what is compressed.
-        plain: Names that the manifest leaves out, because the browser loads them by their address.
-        facts: What else the manifest says.
+    The manifest leaves out the ``plain`` files, which the browser loads by their address, and has the ``facts``. What is compressed
+    is kept in ``cache``.
     """
     listed: list[dict[str, Any]] = []
     for name, content in files.items():

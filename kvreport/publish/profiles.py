@@ -70,12 +70,7 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[t
 
 
 def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every JSON file, byte-identical for the same catalog.
-
-    Args:
-        site: The catalog.
-        everything: What :func:`every_model` returns.
-    """
+    """Yield (address, content) of every JSON file from what :func:`every_model` returns, byte-identical for the same catalog."""
     shared = site_facts(site)
     yield f"{FOLDER}/site.json", encode(shared)
     for model, (content, _) in zip(site.models, everything, strict=True):
@@ -199,9 +194,7 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
 def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
     """Return how models are spread: tensor parallel first, each with the columns that its stages have.
 
-    Args:
-        site: What every page may ask.
-        searched: True for the layouts that only a search for a deployment tries, False for the others.
+    Those that only a search for a deployment tries are ``searched``.
     """
     own = set(site.searched.layouts) - set(site.axes.layouts)
     found: dict[Layout, list[int]] = {}
@@ -227,12 +220,7 @@ def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
 
 
 def of_sizes(facts: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return a model's facts with the first ``number`` columns only, and the plans that they use.
-
-    Args:
-        facts: What :func:`model_facts`, :func:`engine_facts` or :func:`reserve_rates` says, or several of them.
-        number: How many columns are kept.
-    """
+    """Return facts of a model, of whichever functions here, with their first ``number`` columns only and the plans of these."""
     listed = [name for name in ("rates", "other_rates") if facts.get(name)]
     kept = facts | {name: facts[name][:number] for name in listed}
     if "plan" not in facts:
@@ -294,10 +282,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
 def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()) -> dict[str, Any]:
     """Return what of a model's facts an engine decides, with a column for each of :func:`places`.
 
-    Args:
-        site: What every page may ask, under that engine.
-        model: The model.
-        reserves: Ids of the accelerators whose reserve is listed; it is left out where rates give it.
+    The reserves of accelerators with the ids ``reserves`` are listed; they are left out where rates give them.
     """
     work = Columns(site, model, places(site, further=True))
     plans, placed = work.plans()

@@ -55,12 +55,7 @@ def encode(schema: Mapping[str, Any]) -> bytes:
 
 
 def derive(title: str, samples: list[Any]) -> dict[str, Any]:
-    """Return the narrowest schema of this kind that all samples satisfy.
-
-    Args:
-        title: What the samples are.
-        samples: Answers, as many different ones as there are kinds of answers.
-    """
+    """Return the narrowest schema of this kind that all samples satisfy."""
     promise = (
         "Fields are added within a major version, and never removed, renamed or given another type or unit."
     )

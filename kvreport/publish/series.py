@@ -152,9 +152,7 @@ class ModelRefusal(NamedTuple):
 def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> ModelRefusal:
     """Return why none of a model's splits on one kind of device serves the shortest context.
 
-    Args:
-        candidates: The series, none of which serves; none at all where the model cannot be split so.
-        usable_bytes: Memory that a process can use on one device.
+    No candidate serves, and there is none where the model cannot be split so.
     """
     if not candidates:
         return ModelRefusal("support", 0, 0)

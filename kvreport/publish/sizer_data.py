@@ -46,12 +46,7 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[d
 
 
 def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every JSON file, byte-identical for the same catalog.
-
-    Args:
-        site: The catalog.
-        everything: What :func:`every_model` returns.
-    """
+    """Yield (address, content) of every JSON file from what :func:`every_model` returns, byte-identical for the same catalog."""
     yield f"{FOLDER}/peaks.json", encode(peaks_facts(site))
     for model, facts in zip(site.models, everything, strict=True):
         yield f"{FOLDER}/times/{model.slug}.json", encode({"schema": SCHEMA, **facts})

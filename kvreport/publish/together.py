@@ -19,13 +19,7 @@ _PLAIN_PLAN: Final = 4
 
 
 def together(group: str, files: Sequence[Facts], sizes: Sequence[int]) -> Facts:
-    """Return one file for those of several tensor-parallel sizes.
-
-    Args:
-        group: What they have, the beginning of their names: ``weights``, ``added``, ``cache`` or ``reserve``.
-        files: The file of each size.
-        sizes: The sizes, ascending, two or more.
-    """
+    """Return one file for those of several tensor-parallel sizes."""
     return _MADE[group](files, sizes)
 
 

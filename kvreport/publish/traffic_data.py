@@ -62,10 +62,7 @@ KEPT: Final[ContextVar[Parts | None]] = ContextVar("kept", default=None)
 def reused(key: str, block_tokens: int, limit_tokens: int) -> Reuse:
     """One shipped trace's reuse distances in full blocks of an engine, kept between builds.
 
-    Args:
-        key: The trace.
-        block_tokens: Tokens of an engine's block.
-        limit_tokens: Requests whose prompt has so many tokens are left out, as engines refuse them.
+    Requests whose prompt has ``limit_tokens`` are left out, as engines refuse them.
     """
     return _reused(key, block_tokens, _effective(key, limit_tokens))
 
@@ -135,13 +132,7 @@ def _rates(key: str, block_tokens: int, limit_tokens: int, units: int) -> tuple[
 
 
 def hits_of(key: str, sizes: Sequence[int], *, warmup: float) -> list[int]:
-    """Hit tokens of a shipped trace under LRU, kept between builds.
-
-    Args:
-        key: The trace.
-        sizes: Blocks of the trace that the cache holds.
-        warmup: Share of the first requests that are not counted.
-    """
+    """Hit tokens of a shipped trace under LRU after the share ``warmup`` of its requests, kept between builds."""
 
     def computed() -> list[int]:
         runs = reuse(open_once(key))

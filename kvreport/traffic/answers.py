@@ -319,12 +319,6 @@ def replay(
 def refuse_another(trace: Trace, model: Model, limit_tokens: int, catalog: Catalog) -> None:
     """Refuse a trace of which too much would be left out, and name a model that fits.
 
-    Args:
-        trace: The trace.
-        model: The model.
-        limit_tokens: The most tokens of a request that are served.
-        catalog: Where another model is looked for.
-
     Raises:
         InputError: If more than :data:`~kvreport.traffic.trace.MAX_LEFT_OUT` of the requests are too long.
     """
@@ -348,13 +342,7 @@ def refuse_another(trace: Trace, model: Model, limit_tokens: int, catalog: Catal
 
 
 def longer_model(model: Model, longest: int, models: Iterable[Model]) -> Model | None:
-    """Return a model that serves prompts of a length: of those with a cache that grows, the nearest in size.
-
-    Args:
-        model: The model that does not.
-        longest: Tokens of the longest prompt.
-        models: What there is.
-    """
+    """Return a model that serves prompts of a length: of those with a cache that grows, the nearest in size."""
     size = parameters(model)
     able = (one for one in models if one.context_tokens > longest and may_stand_in(one))
     return min(able, key=lambda one: (abs(log(parameters(one) / size)), one.id), default=None)

@@ -48,14 +48,7 @@ class SharedPrefixes:
 
     @classmethod
     def of(cls, trace: Trace, deployment: Estimate, pools: Pools, ttl: float | None) -> SharedPrefixes:
-        """Work out the reuse distances of a trace in a deployment's blocks.
-
-        Args:
-            trace: The trace.
-            deployment: The replica.
-            pools: Its pools.
-            ttl: Seconds that a cached block lives unused; None for ever.
-        """
+        """Work out the reuse distances of a trace in a deployment's blocks, each of which lives ``ttl`` seconds unused, or for ever."""
         unit = pools.kinds[0].block_tokens if pools.kinds[0].growth == "full" else trace.block_tokens
         return cls(trace, deployment, pools, ttl, reuse(trace, unit))
 

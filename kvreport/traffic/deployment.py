@@ -29,14 +29,10 @@ SCHEDULERS: Final[dict[str, Scheduler]] = {"vllm": "vllm", "sglang": "sglang", "
 
 
 def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
-    """The pools of one data rank.
+    """The pools of one data rank, of ``pool_bytes`` in place of the estimate's where they are stated.
 
     All its devices hold their parts of the same blocks, so the device with room for the fewest requests decides
     how many there are (pipeline stages and accelerators may differ).
-
-    Args:
-        estimate: The deployment.
-        pool_bytes: Bytes of the pool on that device, in place of the estimate's.
 
     Raises:
         InputError: If nothing is left for a pool, or the engine's scheduler is not known.
@@ -111,10 +107,7 @@ def _windows(model: Model) -> tuple[int, ...]:
 def plan_pools(plan: BlockPlan, pool_bytes: int, *, windows: Sequence[int] = ()) -> Pools:
     """The one pool of an engine's plan, and the kinds of cache that draw from it.
 
-    Args:
-        plan: The block plan of one device.
-        pool_bytes: Bytes of the pool on one device.
-        windows: The model's windows, ascending; a plan's caps add the tokens in flight to them.
+    The model's ``windows`` ascend; a plan's caps add the tokens in flight to them.
 
     Raises:
         InputError: If the pool holds no block.
@@ -189,15 +182,7 @@ def separate_pools(
 ) -> Pools:
     """Pools of their own for full attention, windows and states, as SGLang has them.
 
-    Args:
-        full_tokens: Tokens of the full-attention pool.
-        window_tokens: Tokens of the window pool; 0 for none.
-        window: Tokens that a window looks back on.
-        state_slots: Slots of the state pool; 0 for none.
-        states_per_request: Slots that a running request holds.
-        page_tokens: Tokens per page (``--page-size``).
-        token_bytes: Bytes of one token's full-attention cache.
-        state_bytes: Bytes of one state.
+    A ``window`` is the tokens that it looks back on, and a running request holds ``states_per_request`` slots.
     """
     pools = [PoolSpec("full attention", full_tokens // page_tokens, token_bytes * page_tokens)]
     kinds = [CacheKind("full", 0, page_tokens, 1)]

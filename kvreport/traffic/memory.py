@@ -390,10 +390,8 @@ class CacheMemory:
     def leave(self, run: Running, *, keep_outputs: bool) -> None:
         """Take a request out of memory; what it computed stays cached until it is evicted.
 
-        Args:
-            run: The request.
-            keep_outputs: True if blocks that no later request can name (outputs, copies) stay too, until they
-                are evicted, as in engines that cache every full block.
+        With ``keep_outputs``, blocks that no later request can name (outputs, copies) stay too, as in engines that cache every full
+        block.
         """
         for resident in self.residents:
             kind, index = resident.kind, resident.index

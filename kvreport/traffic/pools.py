@@ -144,12 +144,6 @@ class Resident:
     def release(self, nodes: array[int], low: int, high: int, release: ReleasedBlocks) -> int:
         """Let a request go from ``nodes[low:high]``; what nobody holds joins ``release``.
 
-        Args:
-            nodes: Blocks of the request's path.
-            low: First of them that is let go.
-            high: End of those that are let go.
-            release: Moment and order of the release.
-
         Returns:
             Blocks that became cached.
         """
@@ -174,11 +168,7 @@ def make_room(
 ) -> None:
     """Evict cached blocks until ``blocks`` are free; the caller has checked ``pool.available``.
 
-    Args:
-        pool: The pool.
-        residents: All kinds of cache.
-        blocks: Blocks to be free.
-        on_evict: Told the release that lost blocks, and where in it the loss began before.
+    ``on_evict`` is told the release that lost blocks, and where in it the loss began before.
     """
     short = blocks - (pool.blocks - pool.used - pool.cached)
     queue = pool.queue
@@ -197,11 +187,7 @@ def expire(
 ) -> None:
     """Free what was released before a moment.
 
-    Args:
-        pool: The pool.
-        residents: Blocks that are in it, by kind.
-        before: The moment: what was released earlier goes.
-        on_evict: Called with each block that goes.
+    The ``residents`` are all kinds of cache, and ``on_evict`` is told as by :func:`make_room`.
     """
     queue = pool.queue
     while queue and queue[0].time < before:

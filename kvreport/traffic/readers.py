@@ -82,14 +82,7 @@ def read_lines(
     rate: float | None = None,
     limit: int | None = None,
 ) -> Trace:
-    """Read a trace from lines of text; see :func:`read_trace`.
-
-    Args:
-        lines: The lines.
-        name: Name of the source, for messages.
-        block_tokens: Tokens per block; None for what the format says.
-        rate: Requests (sessions, for session files) per second, for traces without times; None for all at once.
-        limit: The most requests to read; None for all.
+    """Read a trace from lines of text, called ``name`` in messages; the other arguments are those of :func:`read_trace`.
 
     Raises:
         InputError: If a line is faulty, or the format is not known.
@@ -414,11 +407,6 @@ def _valid_ids(row: dict[str, Any], where: str) -> list[int | str]:
 def number_of(row: dict[str, Any], names: Sequence[str], where: str) -> float:
     """A number of a record under any of some names; 0 where it is missing.
 
-    Args:
-        row: The record.
-        names: Names that the number may have.
-        where: Place of the record, for messages.
-
     Raises:
         InputError: If it is not a finite number.
     """
@@ -435,13 +423,7 @@ def number_of(row: dict[str, Any], names: Sequence[str], where: str) -> float:
 
 
 def whole_of(row: dict[str, Any], names: Sequence[str], where: str, default: int | None = None) -> int:
-    """A whole number of a record under any of some names.
-
-    Args:
-        row: The record.
-        names: Names that the number may have.
-        where: Place of the record, for messages.
-        default: What a missing one is; None to refuse it.
+    """A whole number of a record (``row``) under any of some ``names``; a missing one is ``default``. Messages name ``where``.
 
     Raises:
         InputError: If it is missing without a default, or no whole number.

@@ -48,12 +48,7 @@ def replay_trace(
 ) -> ReplayResult:
     """Replay a trace on one replica.
 
-    Args:
-        trace: The trace.
-        pools: The replica's pools.
-        clock: How long steps take.
-        options: Scheduler and limits.
-        watch: Called after every step with the memory and the running requests, for tests.
+    ``watch`` is called after every step with the memory and the running requests, for tests.
 
     Returns:
         Counts, times and the course over time.

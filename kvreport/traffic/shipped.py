@@ -56,13 +56,7 @@ def published_checks() -> dict[str, Any]:
 def open_trace(
     name: str | Path, *, block_tokens: int | None = None, rate: float | None = None, limit: int | None = None
 ) -> Trace:
-    """Read a file or folder, or one of the shipped traces by its key; see :func:`~.readers.read_trace`.
-
-    Args:
-        name: A path, or the key of a shipped trace.
-        block_tokens: Tokens per block.
-        rate: Requests (sessions, for session files) per second, for traces without times; None for all at once.
-        limit: The most requests to read; None for all.
+    """Read a file or folder, or a shipped trace by its key (``name``); the other arguments are those of :func:`~.readers.read_trace`.
 
     Raises:
         InputError: If there is neither, or the trace is faulty.

@@ -42,13 +42,7 @@ class StepClock(Protocol):
     """Anything that tells how long a step takes."""
 
     def seconds(self, decodes: int, mean_context: float, chunks: Sequence[tuple[int, int]]) -> float:
-        """Seconds of one step.
-
-        Args:
-            decodes: Requests that decode one token.
-            mean_context: Mean tokens that they hold.
-            chunks: Prefilled tokens and tokens in front of them, for each request that prefills.
-        """
+        """Seconds of one step: requests that decode one token, their mean tokens, and prefilled tokens with those in front of them."""
         ...
 
 

@@ -143,13 +143,8 @@ def _model(
 ) -> Blueprint:
     """Put the layers between both ends.
 
-    Args:
-        keys: The config.
-        its: Its sizes.
-        mixers: What each layer keeps, and its tensors without the MLP.
-        tie: Whether the head is the embedding; None to read it from the config.
-        predicting: The attention of a prediction layer (vLLM 0.33, ``bailing_moe_v3_mtp.py`` and
-            ``bailing_moe_mtp.py``); its checkpoints have no copies of embedding and head. Empty where it is not known.
+    ``predicting`` is the attention of a prediction layer (vLLM 0.33, ``bailing_moe_v3_mtp.py`` and ``bailing_moe_mtp.py``), empty
+    where it is not known; its checkpoints have no copies of embedding and head.
     """
     width = keys.whole("intermediate_size")
     experts = expert_counts(

@@ -49,14 +49,8 @@ def named_mixture(
 ) -> Tensors:
     """Return a mixture under the names that a class has for its parts.
 
-    Args:
-        keys: The (text) config.
-        module: Where it is.
-        gate: The router.
-        offsets: Learned offsets of the router's choice; empty for none.
-        given: ``hidden``, ``routed``, ``expert_width``, ``shared_width`` and whether the shared experts have a ``bias``.
-        shared: The shared experts.
-        names: The three matrices of a routed expert.
+    ``gate`` is the router, ``offsets`` what is learned for its choice or empty; ``given`` has ``hidden``, ``routed``,
+    ``expert_width``, ``shared_width`` and whether the shared experts have a ``bias``.
     """
     up, also_up, down = names
     words = {"gate": gate, "offsets": offsets, "experts": "experts.*", "shared": shared}

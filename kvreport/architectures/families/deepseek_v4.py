@@ -142,16 +142,7 @@ def dspark(
     head: Tensors = (),
     markov: str = "markov_head.markov_w",
 ) -> Tensors:
-    """Return DSpark's tensors: its layers, a projection before them, and a Markov head over pairs of tokens behind.
-
-    Args:
-        keys: The config.
-        hidden: Width of the residual stream.
-        words: Rows of the embedding.
-        layers: The tensors of each layer.
-        head: What else stands behind the last one.
-        markov: What the two tables of pairs are called, without their number.
-    """
+    """Return DSpark's tensors: its layers, a projection before them, and a Markov head over pairs of tokens behind."""
     rank = keys.whole("dspark_markov_rank")
     taken = keys.wholes("dspark_target_layer_ids", high=MAX_LAYERS)
     if not taken:

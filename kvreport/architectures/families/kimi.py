@@ -29,12 +29,8 @@ def kda_tensors(
 ) -> Tensors:
     """Kimi Delta Attention: a delta rule whose decay is per channel.
 
-    Args:
-        keys: The (text) config.
-        hidden: Width of the residual stream.
-        dims: Heads, width of a head, width of the convolution.
-        full_gate: Whether the output's gate is one matrix; else it goes through a bottleneck of a head's width.
-        full_decay: The same of the decay.
+    ``dims`` are heads, width of a head, width of the convolution. Gate and decay are one matrix each if they are full, else they
+    go through a bottleneck of a head's width.
     """
     heads, head_dim, kernel = dims
     given = {"hidden": hidden, "heads": heads, "head_dim": head_dim, "kernel": kernel}

@@ -34,13 +34,7 @@ def mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
 
 
 def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, int, int, int, int], Tensors]:
-    """Return the dimensions and the tensors of a Gated DeltaNet mixer.
-
-    Args:
-        keys: The (text) config.
-        hidden: Width of the residual stream.
-        fused: True for Qwen3-Next, which keeps its input projections in two matrices, not four.
-    """
+    """Return the dimensions and the tensors of a Gated DeltaNet mixer; Qwen3-Next's input projections are fused into two matrices."""
     key_heads = keys.whole("linear_num_key_heads", high=1 << 14)
     value_heads = keys.whole("linear_num_value_heads", high=1 << 14)
     key_dim = keys.whole("linear_key_head_dim", high=1 << 14)
