@@ -55,19 +55,35 @@ class Allocator:
     watermark: float = 0.0  # Share of the pages that must stay free when a request is admitted.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SimulatedRun:
-    """What a simulation found."""
+    """What a simulation found, in sums over its decode steps."""
 
-    steps: int  # Decode steps.
-    seconds: float  # Time of all steps and prefills; the number of steps if no step time was given.
     output_tokens: int  # Tokens written for requests that ended.
-    mean_running: float  # Requests in the batch, averaged over steps.
-    peak_running: int  # The largest batch.
-    preemptions: int  # Requests preempted to make room, each recomputed later.
-    recomputed_tokens: int  # Tokens prefilled a second time because of that.
-    stored_share: float  # Share of the pool that held tokens, averaged over steps.
-    occupied_share: float  # Share of the pool that was set aside, averaged over steps.
+    pool_tokens: int  # Tokens of the pool's whole pages.
+    steps: int = 0  # Decode steps.
+    seconds: float = 0.0  # Time of all steps and prefills; the number of steps if no step time was given.
+    running: int = 0  # Requests in the batch.
+    peak_running: int = 0  # The largest batch.
+    preemptions: int = 0  # Requests preempted to make room, each recomputed later.
+    recomputed_tokens: int = 0  # Tokens prefilled a second time because of that.
+    stored: int = 0  # Tokens that the pool held.
+    occupied: int = 0  # Tokens of the pool that were set aside.
+
+    @property
+    def mean_running(self) -> float:
+        """Requests in the batch, averaged over steps."""
+        return self.running / max(self.steps, 1)
+
+    @property
+    def stored_share(self) -> float:
+        """Share of the pool that held tokens, averaged over steps."""
+        return self.stored / (self.pool_tokens * max(self.steps, 1))
+
+    @property
+    def occupied_share(self) -> float:
+        """Share of the pool that was set aside, averaged over steps."""
+        return self.occupied / (self.pool_tokens * max(self.steps, 1))
 
     @property
     def waste_share(self) -> float:
@@ -110,7 +126,7 @@ def simulate(
     Raises:
         InputError: If one request alone does not fit the pool or the maximum.
     """
-    server = _Server.of(
+    server = _Server(
         np.asarray(prompt_tokens, dtype=np.int64),
         np.asarray(output_tokens, dtype=np.int64),
         allocator,
@@ -118,48 +134,46 @@ def simulate(
         maximum_tokens,
         max_seqs,
     )
-    tally = _Tally(written=int(server.left.sum()))
+    run = SimulatedRun(output_tokens=int(server.left.sum()), pool_tokens=server.cells * server.page)
     while server.waiting or server.running:
         lost = server.make_room()
-        tally.preemptions += len(lost)
-        tally.recomputed += sum(lost)
+        run.preemptions += len(lost)
+        run.recomputed_tokens += sum(lost)
         # A request that was just preempted is not admitted again before something has changed.
         for tokens in server.admit() if not lost else ():
-            tally.seconds += prefill_seconds(tokens) if prefill_seconds else 0.0
+            run.seconds += prefill_seconds(tokens) if prefill_seconds else 0.0
         server.finish()
         if not server.running:
             continue
-        jump = server.jump()
-        tally.add(server, jump, decode_seconds)
-        server.grow(jump)
+        steps, contexts = server.jump(), server.context[server.running]
+        batch = len(contexts)
+        run.steps += steps
+        run.running += batch * steps
+        run.peak_running = max(run.peak_running, batch)
+        run.stored += int(contexts.sum()) * steps + batch * steps * (steps + 1) // 2
+        run.occupied += server.occupied_over(contexts, steps)
+        if decode_seconds is None:
+            run.seconds += steps
+        else:
+            mean = contexts.mean() + np.arange(1, steps + 1, dtype=np.float64)
+            run.seconds += float(decode_seconds(batch, mean).sum())
+        server.grow(steps)
         server.finish()
-    return tally.run(server)
+    return run
 
 
-@dataclass(slots=True)
 class _Server:
     """The state of the replica; ``context`` is what a request stores, ``left`` what it will write."""
 
-    prompt: Integers
-    left: Integers
-    context: Integers
-    allocator: Allocator
-    cells: int
-    stretch: int
-    max_seqs: int
-    waiting: deque[int]
-    running: list[int]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         prompt: Integers,
         output: Integers,
         allocator: Allocator,
         pool_tokens: int,
         maximum_tokens: int,
         max_seqs: int,
-    ) -> _Server:
+    ) -> None:
         if prompt.shape != output.shape or prompt.ndim != 1 or not prompt.size:
             raise InputError("requests: found no or unequal lists of prompts and outputs")
         if (output < 1).any() or (prompt < 1).any():
@@ -171,31 +185,30 @@ class _Server:
                 "raise the maximum or shorten the lengths"
             )
         paged = allocator.kind == "paged"
-        page = allocator.page_tokens if paged else 1
-        cells = pool_tokens // page
-        needed = int(pages(longest, page)) if paged else maximum_tokens
-        if needed > cells:
+        self.page = allocator.page_tokens if paged else 1
+        self.cells = pool_tokens // self.page
+        needed = int(pages(longest, self.page)) if paged else maximum_tokens
+        if needed > self.cells:
             raise InputError(
                 f"pool: {pool_tokens:,} tokens do not hold one request of "
                 f"{longest if paged else maximum_tokens:,}; enlarge the pool or shorten the requests"
             )
-        return cls(
-            prompt,
-            output.copy(),
-            prompt.copy(),
-            allocator,
-            cells,
-            maximum_tokens,
-            max_seqs,
-            deque(range(len(prompt))),
-            [],
-        )
+        self.left, self.context = output.copy(), prompt.copy()
+        self.allocator, self.stretch, self.max_seqs = allocator, maximum_tokens, max_seqs
+        self.waiting, self.running = deque(range(len(prompt))), list[int]()
 
     def occupied(self, contexts: Integers) -> int:
         """Cells (pages, or tokens of stretches) that these requests hold."""
         if self.allocator.kind == "paged":
             return int(pages(contexts, self.allocator.page_tokens).sum())
         return self.stretch * len(contexts)
+
+    def occupied_over(self, contexts: Integers, steps: int) -> int:
+        """Tokens that these requests hold in cells, summed over so many steps."""
+        if self.allocator.kind != "paged":
+            return self.stretch * len(contexts) * steps
+        grown = page_steps(contexts + steps, self.page) - page_steps(contexts, self.page)
+        return int(grown.sum()) * self.page
 
     def admit(self) -> list[int]:
         """Let waiting requests in while there is room; return the tokens each must prefill."""
@@ -250,52 +263,3 @@ class _Server:
         """Let ``steps`` steps pass."""
         self.context[self.running] += steps
         self.left[self.running] -= steps
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Sums over steps."""
-
-    written: int
-    steps: int = 0
-    seconds: float = 0.0
-    running: int = 0
-    peak: int = 0
-    stored: int = 0
-    occupied: int = 0
-    preemptions: int = 0
-    recomputed: int = 0
-
-    def add(self, server: _Server, steps: int, decode_seconds: DecodeSeconds | None) -> None:
-        contexts = server.context[server.running]
-        batch = len(contexts)
-        page = server.allocator.page_tokens
-        self.steps += steps
-        self.running += batch * steps
-        self.peak = max(self.peak, batch)
-        self.stored += int(contexts.sum()) * steps + batch * steps * (steps + 1) // 2
-        if server.allocator.kind == "paged":
-            grown = page_steps(contexts + steps, page) - page_steps(contexts, page)
-            self.occupied += int(grown.sum()) * page
-        else:
-            self.occupied += server.stretch * batch * steps
-        if decode_seconds is None:
-            self.seconds += steps
-        else:
-            mean = contexts.mean() + np.arange(1, steps + 1, dtype=np.float64)
-            self.seconds += float(decode_seconds(batch, mean).sum())
-
-    def run(self, server: _Server) -> SimulatedRun:
-        page = server.allocator.page_tokens if server.allocator.kind == "paged" else 1
-        pool = server.cells * page * max(self.steps, 1)
-        return SimulatedRun(
-            steps=self.steps,
-            seconds=self.seconds,
-            output_tokens=self.written,
-            mean_running=self.running / max(self.steps, 1),
-            peak_running=self.peak,
-            preemptions=self.preemptions,
-            recomputed_tokens=self.recomputed,
-            stored_share=self.stored / pool,
-            occupied_share=self.occupied / pool,
-        )
