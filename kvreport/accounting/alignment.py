@@ -27,10 +27,7 @@ def cut_block(
     formats: Mapping[str, WeightFormat],
     layout: Layout,
 ) -> str | None:
-    """Say which block of weights a layout cuts; None if it cuts none.
-
-    ``rules``: the release's rules of alignment.
-    """
+    """Say which block of weights a layout cuts; None if it cuts none."""
     if not rules or (layout.tensor == 1 and layout.expert_ranks == 1):
         return None
     for row in model.weights:

@@ -305,9 +305,7 @@ def _pools(
 ) -> int | Integers:
     """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``.
 
-    ``total``: memory of each device, in bytes. ``resident``: weights as loaded on each device, by weight
-    format. ``reserve``: what the engine keeps on each device. ``shares``: shares of memory with their
-    devices; none for the engine's default on all.
+    ``shares``: shares of memory with their devices; none for the engine's default on all.
     """
     engine = case.engine
     if len(shares) <= 1:
@@ -350,8 +348,7 @@ def load_overheads(
 ) -> tuple[int, ...]:
     """Bytes that loading adds on one device, one number per weight format.
 
-    ``case``: what is laid out; its own formats and its share of memory do not matter here. ``forms``: the
-    weight formats; None is as released.
+    ``case``: what is laid out; its own formats and its share of memory do not matter here.
     """
     known = Memo() if memo is None else memo
     if case.accelerator is None:
@@ -460,10 +457,7 @@ def stored_key(form: KvFormat | None) -> Hashable:
 
 
 def encoders_left_out(engine: Engine, *, images: bool, clips: bool) -> frozenset[Component]:
-    """Encoders that are not loaded where nothing is taken that they read; an audio encoder may have a mark of its own.
-
-    ``images``: False for text only. ``clips``: False if no audio is taken.
-    """
+    """Encoders that are not loaded where nothing is taken that they read; an audio encoder may have a mark of its own."""
     left_out = frozenset[Component]() if images else TOWERS
     return left_out | {"audio"} if not clips and release_of(engine).has("encoders_marked") else left_out
 
@@ -493,10 +487,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
 
 
 def overhead_class(case: Case, device: Accelerator, serving: Serving) -> Hashable:
-    """What of a device and of its scheduler decides what loading adds: equal ones have the same, laid out alike.
-
-    ``serving``: the scheduler sizes that the engine takes there.
-    """
+    """What of a device and of its scheduler decides what loading adds: equal ones have the same, laid out alike."""
     kernels = case.rules.overhead_class(case.model, device)
     # Buffers of an exchange between experts are as large as a step.
     return kernels, serving.max_batched_tokens if case.layout.all_to_all else None
@@ -512,8 +503,7 @@ def overhead_on(
 ) -> dict[str, int]:
     """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels.
 
-    ``form``: the weight format; None is as released. ``serving``: the scheduler sizes that the engine takes
-    on the device. ``decides``: what of both decides what loading adds (:func:`overhead_class`).
+    ``decides``: what of both decides what loading adds (:func:`overhead_class`).
     """
     engine, layout, slots = case.engine, case.layout, case.lora_slots
 

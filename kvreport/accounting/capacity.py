@@ -136,8 +136,7 @@ def if_told(
 ) -> Integers:
     """Requests that memory allows, of an engine that reserves states for as many as it is told to run at once.
 
-    ``held``: requests that run beside the states of those that the engine is told. ``pool_bytes``: bytes
-    left for the cache on one device. ``request_bytes``: bytes of the pool's blocks that a request takes.
+    ``held``: requests that run beside the states of those that the engine is told.
     """
     return held if plan.pool is None else plan.pool.if_told(held, pool_bytes, request_bytes)
 
@@ -153,7 +152,6 @@ def printed_tokens(
     The current release prints concurrency times the context; until 0.20 it was the blocks of one
     cache group times the tokens of a block. -1 where nothing limits them.
 
-    ``pool_bytes``: bytes left for the cache on one device. ``context_tokens``: length of each request.
     ``token_line``: how the release counts: a name of the engine record's ``token_line``.
     """
     if token_line == "blocks":
@@ -278,17 +276,10 @@ def verdict(
     fewer blocks for states than sequences; one does not fit but would within the uncertainty
     (``may_fit``); one fits, but would not if the pool were smaller by it (``tight``); it fits.
 
-    Args:
-        usable_bytes: Memory that a process can use on the device.
-        weight_bytes: Weights on the device, as loaded.
-        pool_bytes: Left for the cache, or for a model without one what weights and reserve leave of the device
-            (:func:`kvreport.accounting.kernel.room_left`); negative where nothing is.
-        plan: The engine's block plan.
-        context_tokens: Contexts asked for.
-        limit_tokens: Longest context that the model supports.
-        uncertainty_bytes: Half width of the pool's error band.
-        state_slots_wanted: Blocks that the engine wants at start, one for each sequence; None for engines
-            and models without that rule.
+    ``pool_bytes``: left for the cache, or for a model without one what weights and reserve leave of the
+    device (:func:`kvreport.accounting.kernel.room_left`); negative where nothing is. ``state_slots_wanted``:
+    blocks that the engine wants at start, one for each sequence; None for engines and models without that
+    rule.
 
     Returns:
         Codes of :class:`Verdict`, int8, of the broadcast shape.
@@ -356,7 +347,6 @@ def shortfall(
 ) -> Integers:
     """Bytes that a pool lacks for one request of each context, and for its states at start; 0 where none.
 
-    ``pool_bytes``: bytes left for the cache on one device. ``context_tokens``: length of each request.
     ``state_slots_wanted``: blocks that must exist at start, or None.
     """
     request = plan.profile.request_bytes(context_tokens)

@@ -179,10 +179,7 @@ class Case(Launch):
 
 
 def narrow_cache(model: Model, kv_format: KvFormat | None, engine: EngineRules) -> bool:
-    """Whether a cache has fewer than 16 bits, where the engine's reserve follows it.
-
-    ``kv_format``: how its growing caches are stored; None for the type that it is served in.
-    """
+    """Whether a cache has fewer than 16 bits, where the engine's reserve follows it."""
     narrow = kv_format is not None and kv_format.name not in TWO_BYTE_KV
     return narrow and engine.reserve_follows_cache(model)
 

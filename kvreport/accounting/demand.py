@@ -313,11 +313,9 @@ def reaches_of(
 ) -> tuple[Reach, ...]:
     """What a token sees of a model's caches, layer group by layer group.
 
-    Args:
-        model: The model.
-        kv_format: How the cache is stored; None means the served 16-bit type.
-        tensor_parallel: Devices that the model is split over.
-        interleaved: Ranks that a cache's tokens are dealt out over (:meth:`Demand.interleaved`).
+    ``kv_format``: how the cache is stored; None means the served 16-bit type. ``tensor_parallel``: devices
+    that the model is split over. ``interleaved``: ranks that a cache's tokens are dealt out over
+    (:meth:`Demand.interleaved`).
 
     Raises:
         InputError: If the format cannot store one of the model's caches.

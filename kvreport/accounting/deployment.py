@@ -312,10 +312,7 @@ def parts_of(case: Case, known: Memo) -> list[StageCase]:
 
 
 def plan_at_start(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> BlockPlan | None:
-    """The plan of the whole model, where a release checks at start that one request of it fits on every stage; else None.
-
-    ``device``: the device. ``serving``: the scheduler sizes that the engine takes there.
-    """
+    """The plan of the whole model, where a release checks at start that one request of it fits on every stage; else None."""
     if not release_of(case.engine).has("stages_checked_as_whole"):
         return None
     whole = replace(case, layout=replace(case.layout, pipeline=1, partition=()))
@@ -323,10 +320,7 @@ def plan_at_start(case: Case, device: Accelerator | None, serving: Serving, know
 
 
 def agreed(case: Case, ranks: list[Deployment]) -> list[Deployment]:
-    """The ranks with the pools that they end up with: each its own, or all that of the one with least.
-
-    ``ranks``: the ranks, each by itself.
-    """
+    """The ranks with the pools that they end up with: each its own, or all that of the one with least."""
     if not trait(case.engine, "ranks_agree_on_pool"):
         return ranks
     least = reduce(xp.minimum, (one.pool_bytes for one in ranks))
@@ -446,10 +440,9 @@ def bound_of(laid: Deployment, ceiling: Engine, contexts: xp.ArrayLike, memo: Me
 
 
 def bound_under(plan: BlockPlan, rank: Deployment, ceiling: Engine, contexts: xp.ArrayLike) -> Bound:
-    """The upper bound of one rank.
+    """The upper bound of one rank at some ``contexts``.
 
     ``plan``: what :func:`ceiling_plan` says of it. ``rank``: the rank; others are not asked.
-    ``contexts``: contexts in tokens.
     """
     room = pool_bytes(ceiling, column(rank.total_bytes) - rank.case.held_bytes, rank.weight_bytes)
     return Bound(plan.profile, capacity.users(_spread(room), plan, contexts))

@@ -41,14 +41,7 @@ OUT_OF_MEMORY: Final = 1
 
 
 def attention_token_bytes(layers: int, kv_heads: int, head_dim: int, element_bytes: float) -> float:
-    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes.
-
-    Args:
-        layers: Layers with a cache.
-        kv_heads: Key and value heads.
-        head_dim: Width of a head.
-        element_bytes: Bytes of one number.
-    """
+    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes."""
     return 2 * layers * kv_heads * head_dim * element_bytes
 
 

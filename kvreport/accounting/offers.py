@@ -104,10 +104,7 @@ class Rank:
         return replace(self, plan=plan_on(told, told.accelerator, serving, Memo()), case=told)
 
     def pool_for(self, requests: int, workload: Load) -> int:
-        """The smallest pool that holds so many of a workload's requests, and one of the longest at start.
-
-        ``requests``: requests of one data rank. ``workload``: their lengths.
-        """
+        """The smallest pool that holds so many of a workload's requests, and one of the longest at start."""
         mean, longest = workload.mean_tokens, workload.longest_tokens
         needed = pool_for(self.plan, requests, mean, longest, workload.shared_prefix_tokens)
         return needed if self.start_plan is None else max(needed, pool_for(self.start_plan, 1, longest))

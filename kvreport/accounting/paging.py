@@ -158,9 +158,8 @@ def reserved_tokens(
 ) -> Integers:
     """Tokens' worth of memory that a finished request had set aside at its end.
 
-    ``prompt_tokens``: prompt lengths. ``output_tokens``: output lengths, the same shape. ``reservation``:
-    how memory is handed out. ``maximum_tokens``: longest request allowed, prompt and output together.
-    ``page_tokens``: tokens per page.
+    ``reservation``: how memory is handed out. ``maximum_tokens``: longest request allowed, prompt and output
+    together.
     """
     prompt = np.asarray(prompt_tokens, dtype=np.int64)
     output = np.asarray(output_tokens, dtype=np.int64)
@@ -188,12 +187,7 @@ def occupancy(
 
     A request that lives longer weighs more, as it does in a running server.
 
-    Args:
-        prompt_tokens: Prompt lengths.
-        output_tokens: Output lengths, the same shape.
-        reservation: How memory is handed out.
-        maximum_tokens: Longest request allowed.
-        page_tokens: Tokens per page.
+    Arguments are those of :func:`reserved_tokens`.
     """
     prompt = np.asarray(prompt_tokens, dtype=np.int64)
     output = np.asarray(output_tokens, dtype=np.int64)

@@ -111,8 +111,7 @@ def stage_layers(layer_count: int, stages: int, partition: tuple[int, ...] = ())
     Layers that are left over go one each to the stages before the last, which already has the
     output head.
 
-    ``layer_count``: layers of the model. ``stages``: stages to deal them to. ``partition``: layers of
-    each stage, where they were given (``VLLM_PP_LAYER_PARTITION``).
+    ``partition``: layers of each stage, where they were given (``VLLM_PP_LAYER_PARTITION``).
 
     Raises:
         InputError: If there are more stages than layers, or a partition does not have all of both.

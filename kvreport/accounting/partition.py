@@ -17,8 +17,6 @@ def best_partition(case: Case, context_tokens: int) -> tuple[int, ...]:
     It begins with the engine's own division and moves one layer at a time from the stage that holds least to the
     stage that gains most by it; it ends where no move helps.
 
-    ``context_tokens``: tokens of a request.
-
     Raises:
         InputError: If the layout is impossible whatever the partition.
     """

@@ -78,10 +78,7 @@ class BlockPlan:
     first_page_bytes: int = 0  # Bytes of a block of its first group.
 
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
-        """Everything that one request of each context reserves: its blocks, and its part of other pools.
-
-        ``context_tokens``: contexts, any shape.
-        """
+        """Everything that one request of each context reserves: its blocks, and its part of other pools."""
         blocks = self.profile.request_bytes(context_tokens)
         return blocks if self.pool is None else xp.integers(blocks + self.pool.bytes_beside(context_tokens))
 

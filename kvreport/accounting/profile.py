@@ -152,8 +152,6 @@ class CacheProfile:
     def longest_context(self, pool_bytes: xp.ArrayLike, limit_tokens: int) -> Integers:
         """The longest context, up to ``limit_tokens``, whose request fits the pool.
 
-        ``pool_bytes``: pools, any shape. ``limit_tokens``: where to stop looking, at least 1.
-
         Returns:
             Tokens, the shape of ``pool_bytes``; 0 where not even one token fits.
         """
@@ -179,10 +177,7 @@ Terms = Sequence[tuple[int | Integers, int | Integers, int | Integers]]
 
 
 def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
-    """Bytes that requests hold: ``constant + rate * ceil(min(tokens, cap) / step)`` of every term.
-
-    ``tokens``: contexts. ``constant``: bytes that a request holds at any length.
-    """
+    """Bytes that requests hold: ``constant + rate * ceil(min(tokens, cap) / step)`` of every term."""
     total = xp.integers(xp.full_like(tokens, 0) + constant)
     for rate, step, cap in terms:
         total = xp.integers(total + rate * -(-xp.minimum(tokens, cap) // step))
@@ -190,10 +185,7 @@ def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
 
 
 def marginal(tokens: Integers, terms: Terms) -> xp.Reals:
-    """Bytes of one further token: ``rate / step`` of every term whose cap is not reached.
-
-    ``tokens``: contexts.
-    """
+    """Bytes of one further token: ``rate / step`` of every term whose cap is not reached."""
     total: xp.Reals = xp.reals(xp.full_like(tokens, 0.0))
     for rate, step, cap in terms:
         total = xp.reals(total + xp.where(tokens < cap, rate / step, 0.0))
@@ -220,11 +212,7 @@ _NO_POOL: Final = 1 << 61
 
 
 def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
-    """The slope of a profile past all windows that end before a limit; None where steps differ.
-
-    ``constant``: bytes that a request holds at any length. ``limit_tokens``: the longest context
-    that counts.
-    """
+    """The slope of a profile past all windows that end before a limit; None where steps differ."""
     ending = [term for term in terms if term[2] < limit_tokens]
     growing = [term for term in terms if term[2] >= limit_tokens]
     steps = {step for _, step, _ in growing}
@@ -239,22 +227,14 @@ def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
 
 
 def along(pool: Integers, slope: Slope, limit_tokens: int) -> Integers:
-    """The longest context whose request fits; where it is before the slope's start, some context before that.
-
-    ``pool``: pools in bytes. ``slope``: where requests grow by equal steps. ``limit_tokens``: where to
-    stop looking.
-    """
+    """The longest context whose request fits; where it is before the slope's start, some context before that."""
     steps = xp.maximum((pool - slope.constant_bytes) // slope.rate_bytes, 0)
     most = -(-limit_tokens // slope.step_tokens)
     return xp.integers(xp.minimum(xp.minimum(steps, most) * slope.step_tokens, limit_tokens))
 
 
 def searched(pool: Integers, constant: int | Integers, terms: Terms, most: int) -> Integers:
-    """The longest context up to ``most`` whose request fits, by halving; 0 where not even one token fits.
-
-    ``pool``: pools in bytes. ``constant``: bytes that a request holds at any length. ``most``:
-    where to stop looking, in tokens.
-    """
+    """The longest context up to ``most`` whose request fits ``pool``, by halving; 0 where not even one token fits."""
     low, high = xp.full_like(pool, 0), xp.full_like(pool, most)
     for _ in range(most.bit_length()):
         middle = (low + high + 1) // 2

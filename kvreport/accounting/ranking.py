@@ -72,9 +72,6 @@ class Ranking:
 def rank(models: Sequence[Model], workload: Load, offers: Sequence[Offer], choices: Choices) -> Ranking:
     """Try every combination and rank those that serve the workload.
 
-    ``models``: a model, or a shortlist of equals. ``workload``: what must be served. ``offers``: devices
-    that may be used. ``choices``: formats, sizes and engine.
-
     Raises:
         InputError: If the longest request is longer than every model's limit.
     """
@@ -531,8 +528,7 @@ def _case(
 def _peaks(requests: int, users: int, sure: int) -> list[int]:
     """Replicas at the peak: as many as hold it, and as many as surely do where that is one of several more.
 
-    ``requests``: requests in flight at the peak. ``users``: requests that a replica serves. ``sure``:
-    requests that it serves when its pool is smaller by the error of the estimate.
+    ``sure``: requests that it serves when its pool is smaller by the error of the estimate.
     """
     found = replicas_for(requests, users)
     if found == 1 or not sure or sure * found >= requests:

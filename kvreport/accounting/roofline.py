@@ -159,7 +159,7 @@ def _step(
 def decode_seconds(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Reals:
     """Lower bound of one decode step in seconds, NaN where no rate is known.
 
-    ``batch``: requests that decode together. ``context_tokens``: tokens that each of them holds.
+    Arguments are those of :func:`decode`.
     """
     return decode(demand, peaks, batch, context_tokens).seconds
 
@@ -174,8 +174,7 @@ def prefill_seconds(
 ) -> Reals:
     """Lower bound of a prefill in seconds, NaN where no rate is known.
 
-    ``prompt_tokens``: tokens of each prompt. ``batch``: prompts that are read together.
-    ``cached_tokens``: tokens of each that are in the cache already.
+    Arguments are those of :func:`prefill`.
     """
     return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
 

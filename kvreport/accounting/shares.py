@@ -86,12 +86,8 @@ def pool_bytes(
 def share_for(engine: Engine, pool: int, weights: int, reserve: int, total: int) -> float | None:
     """The smallest share of a device's memory, in steps of 0.001, that leaves a pool; None if even 1 does not, or it is of other memory.
 
-    Args:
-        engine: The engine.
-        pool: The pool that is wanted, in bytes.
-        weights: Weights as loaded.
-        reserve: What the engine keeps beside them.
-        total: Memory that a process can use.
+    ``pool``: the pool that is wanted, in bytes. ``weights``: weights as loaded. ``reserve``: what the engine
+    keeps beside them. ``total``: memory that a process can use.
     """
     if engine.utilization_of == "memory_less_weights" or trait(engine, "share_before_loading"):
         return None

@@ -127,10 +127,6 @@ def replica_users(
 
     Without a shared prefix, and with all requests as long as the longest, this is
     :func:`kvreport.accounting.capacity.users`, and counts the engine's own blocks as that does.
-
-    ``pool_bytes``: bytes left for the cache on one device. ``mean_tokens``: average length of a request.
-    ``longest_tokens``: length of the longest request. ``prefix_tokens``: length of a prefix that all
-    share.
     """
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     shared = shared_bytes(plan.profile, prefix_tokens)
@@ -185,9 +181,8 @@ def pool_for(
 ) -> int:
     """The smallest pool per device for which :func:`replica_users` is ``requests``.
 
-    ``requests``: requests to hold. ``mean_tokens``: tokens that each holds. ``longest_tokens``: the
-    longest that must fit; None for ``mean_tokens``. ``prefix_tokens``: leading tokens that all of them
-    share.
+    ``longest_tokens``: the longest that must fit; None for ``mean_tokens``. ``prefix_tokens``: leading tokens
+    that all of them share.
     """
     longest = mean_tokens if longest_tokens is None else longest_tokens
     needed = kernel.bytes_for(_kernel_plan(plan), requests, mean_tokens, longest, prefix_tokens)
@@ -251,9 +246,7 @@ def fraction_interval(
     SGLang 0.5 sizes the pool as ``free after loading - free before * (1 - fraction)``, so the pool
     is ``free before * fraction - weights``; the rest is left to activations and graphs.
 
-    ``static``: what the fraction is taken of. ``pool_bytes``: the pool that is wanted. ``weight_bytes``:
-    weights on one device, as loaded. ``reserve_bytes``: what SGLang keeps when no fraction is given.
-    ``total_bytes``: memory of one device that a process can use.
+    ``reserve_bytes``: what SGLang keeps when no fraction is given.
     """
     return FractionInterval(
         kernel.lowest_static_fraction(pool_bytes, weight_bytes, static.kept_bytes, static.of_bytes),

@@ -57,10 +57,7 @@ class Profiles:
     """
 
     def __init__(self, each: Sequence[CacheProfile], rows: Integers) -> None:
-        """Give each row its profile.
-
-        ``each``: the profiles. ``rows``: which of them each row has.
-        """
+        """Give each row its profile."""
         self.each = each
         self.rows = rows
         self._constants = xp.integers([one.constant_bytes for one in each])
@@ -152,10 +149,7 @@ class SharedPlan:
 
 
 def shared_plans(case: Case, parts: Sequence[StageCase], memo: Memo) -> list[SharedPlan]:
-    """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
-
-    ``parts``: what each pipeline stage lays out (:func:`parts_of`).
-    """
+    """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none."""
     engine, alike = case.rules, case.groups
     form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
     kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case))

@@ -87,9 +87,7 @@ def judge(
 ) -> Judgement:
     """Say whether an engine's release runs a model on a device in these formats.
 
-    ``engine``: the engine's record; its family and release decide. ``model``: the model; its kinds of
-    caches and the format that it was released in decide. ``kv_format``: how its caches are stored; None
-    is its own 16-bit type. ``asked``: layout, type and adapters.
+    ``kv_format``: how its caches are stored; None is its own 16-bit type.
     """
     ruling = support.ruling(engine.family, engine.version)
     on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
@@ -224,10 +222,7 @@ _LEAST_LETTERS: Final = 3
 
 
 def nearest_class(name: str, classes: Collection[str]) -> str | None:
-    """The class of the same family that has most words of a name in common, in order; None if none is of its family.
-
-    ``name``: a class as ``config.json`` names it. ``classes``: those to choose from.
-    """
+    """The class of the same family that has most words of a name in common, in order; None if none is of its family."""
 
     def words(text: str) -> list[str]:
         return _WORDS.findall(_TASK.sub("", text))
@@ -403,10 +398,7 @@ def _joined(
 def alone_codes(
     support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
 ) -> list[int]:
-    """The codes of what a layout asks of a device, whatever the formats, one for each device.
-
-    ``accelerators``: the devices.
-    """
+    """The codes of what a layout asks of a device, whatever the formats, one for each device."""
     if layout.decode_context > 1:
         ruling = support.ruling(engine.family, engine.version)
         return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
@@ -427,11 +419,7 @@ def spread_codes(
     weight_formats: Sequence[WeightFormat | None],
     asked: Asked,
 ) -> list[int]:
-    """The codes of what a release refuses of a layout, one for each weight format, whatever the device.
-
-    ``weight_formats``: the formats, one for each column; None for as released. ``asked``: layout,
-    adapters and drafts that are asked for.
-    """
+    """The codes of what a release refuses of a layout, one for each weight format, whatever the device."""
     ruling = support.ruling(engine.family, engine.version)
     return [_spread(ruling, engine, model, form, asked).code for form in weight_formats]
 
@@ -449,8 +437,7 @@ def codes(
 
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
 
-    ``accelerators``: the devices, one for each row. ``weight_formats``: the formats, one for each column;
-    None for as released. ``dtype``: the type to compute in; None for the checkpoint's own.
+    ``dtype``: the type to compute in; None for the checkpoint's own.
     """
     ruling = support.ruling(engine.family, engine.version)
     # What a judgement asks of a model; a catalog has few different answers.

@@ -18,11 +18,7 @@ another one: it holds the tokens of all requests on the device (``v1/worker/gpu_
 
 
 def drafts_from_text(family: str, method: str) -> bool:
-    """Whether an engine's family has a method that drafts from text.
-
-    ``family``: the family of the engine's record, such as ``vllm``. ``method``: a key of
-    :data:`TEXT_DRAFTS`.
-    """
+    """Whether an engine's family has a method that drafts from text."""
     return family in TEXT_DRAFTS[method]
 
 

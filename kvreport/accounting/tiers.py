@@ -88,10 +88,7 @@ class Offload:
 def offload(
     tier: Tier, profile: CacheProfile, demand: Demand, peaks: Peaks, context_tokens: npt.ArrayLike
 ) -> Offload:
-    """Tabulate a tier over contexts.
-
-    ``tier``: where caches are kept: its size and speed. ``context_tokens``: length of each request.
-    """
+    """Tabulate a tier over contexts."""
     contexts = np.asarray(context_tokens, dtype=np.int64)
     return Offload(
         contexts,
@@ -129,9 +126,6 @@ def prefix_reuse(
     requests: int,
 ) -> PrefixReuse:
     """Tabulate what sharing a prefix saves among ``requests`` prompts of equal length.
-
-    ``prompt_tokens``: tokens of each prompt. ``prefix_tokens``: tokens that all prompts share.
-    ``requests``: requests that share them.
 
     Raises:
         InputError: If a prefix is longer than the prompt.

@@ -113,12 +113,8 @@ def row_bytes(
 ) -> int:
     """Bytes that one rank holds of one row's tensors, all ``count`` of them.
 
-    Args:
-        model: The model.
-        row: The tensors.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        tensor_parallel: Ranks that share each layer.
+    ``weight_format``: the format that the model is converted to; None for as released. ``formats``: weight
+    formats by name, for what released tensors carry. ``tensor_parallel``: ranks that share each layer.
     """
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
 
@@ -178,12 +174,9 @@ def weight_bytes(
 ) -> int:
     """Bytes that one rank holds: the sum of :func:`weights_by_component`.
 
-    Args:
-        model: The model.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        tensor_parallel: Ranks that share each layer.
-        without: Components that are not loaded; None for the model's own ``not_loaded``.
+    ``weight_format``: the format that the model is converted to; None for as released. ``formats``: weight
+    formats by name, for what released tensors carry. ``tensor_parallel``: ranks that share each layer.
+    ``without``: components that are not loaded; None for the model's own ``not_loaded``.
     """
     return sum(weights_by_component(model, weight_format, formats, tensor_parallel, without=without).values())
 
@@ -285,8 +278,6 @@ def format_of(
     model: Model, row: WeightGroup, asked: WeightFormat | None, formats: Mapping[str, WeightFormat]
 ) -> WeightFormat | None:
     """The format of one row, None where it stays in the plain type.
-
-    ``row``: the tensor.
 
     Raises:
         InputError: If the row names a format that ``formats`` does not have.

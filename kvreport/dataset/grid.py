@@ -327,9 +327,7 @@ _NAMING: Final[frozenset[str]] = frozenset(read_table("naming fields"))
 def twins(models: Sequence[Model], positions: Sequence[int]) -> list[tuple[int, ...]]:
     """Group models by what decides their rows: those of a group have the same, but for the id.
 
-    Args:
-        models: The models.
-        positions: Which of them; groups come in the order of their first one.
+    ``positions``: which of them; groups come in the order of their first one.
     """
     groups: dict[Hashable, list[int]] = {}
     for position in positions:

@@ -98,10 +98,7 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
 def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
     """Compute one model's cube; its axis of weight formats has those that the model has rows in.
 
-    Args:
-        model: The model.
-        axes: What to combine it with.
-        memo: What cubes of other engines have worked out; None to work it out here.
+    ``memo``: what cubes of other engines have worked out; None to work it out here.
     """
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
@@ -267,12 +264,7 @@ class _FilledColumns:
     ) -> None:
         """Fill in the least times of a step, some layouts at a time.
 
-        Args:
-            cases: A case of each layout.
-            caches: The KV formats.
-            peaks: Of all accelerators.
-            contexts: Contexts in tokens.
-            memo: What was worked out for the model.
+        ``peaks``: of all accelerators. ``contexts``: contexts in tokens.
         """
         decode, prefill = (self.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
         users = self.columns["max_concurrent_requests"]

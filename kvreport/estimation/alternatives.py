@@ -53,14 +53,7 @@ def what_to_relax(work: Load, ranking: Ranking, choices: Choices) -> str:
 def levers(
     work: Load, best: Solution, choices: Choices, known: Catalog
 ) -> tuple[tuple[str, int | None, int], ...]:
-    """What one change does to the best deployment, on the same kind of device.
-
-    Args:
-        work: The workload.
-        best: The deployment that is changed.
-        choices: What may be chosen.
-        known: Where names are looked up.
-    """
+    """What one change does to the best deployment, on the same kind of device."""
     half = max(1, work.longest_tokens // 2)
     output = min(work.output_tokens, max(1, half // 2))
     prompt = min(work.prompt_tokens, half - output)

@@ -533,12 +533,7 @@ _Answer = TypeVar("_Answer", bound=Estimate)
 
 
 def between_ends(widest: _Answer, narrowest: _Answer) -> _Answer:
-    """Join the two ends of a copy whose weights are a range; ``may_fit`` where they decide whether a request fits.
-
-    Args:
-        widest: The answer with the most bytes of weights.
-        narrowest: The answer to the same question with the fewest.
-    """
+    """Join the two ends of a copy whose weights are a range; ``may_fit`` where they decide whether a request fits."""
     spread = max(narrowest.budget.kv_pool_bytes - widest.budget.kv_pool_bytes, 0)
     return replace(
         widest,

@@ -1,4 +1,7 @@
-"""What options of a question do to the model, the engine and the release that it names, and which it does not follow."""
+"""What options of a question do to the model, the engine and the release that it names, and which it does not follow.
+
+``assumed`` collects what an answer takes for granted; ``text_draft`` is the method that drafts from text, if one is asked for.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +70,6 @@ def with_runner(
 ) -> Engine:
     """The record with the model runner that is asked for, or that a draft model is left to.
 
-    ``text_draft``: the method that drafts from text, if one is asked for. ``assumed``: what is taken for granted; what this
-    adds goes to its end.
-
     Raises:
         InputError: If the engine has no such choice, or its release none yet.
     """
@@ -117,11 +117,7 @@ def text_draft_of(query: Query, engine: Engine) -> str | None:
 
 
 def drafted_tokens(query: Query, draft: Draft | None, text_draft: str | None, assumed: list[str]) -> int:
-    """Tokens drafted in a step; 0 without speculative decoding.
-
-    ``text_draft``: the method that drafts from text, if one is asked for. ``assumed``: what is taken for granted; what this
-    adds goes to its end.
-    """
+    """Tokens drafted in a step; 0 without speculative decoding."""
     if draft is not None and not query.num_speculative_tokens:
         assumed.append("num-speculative-tokens 1: not stated")
         return 1
@@ -130,8 +126,6 @@ def drafted_tokens(query: Query, draft: Draft | None, text_draft: str | None, as
 
 def draft_of(query: Query, target: Model, catalog: Catalog, assumed: list[str]) -> Draft | None:
     """The draft model that is asked for, or the checkpoint's own prediction layers; None without speculative decoding.
-
-    ``assumed``: what is taken for granted; what this adds goes to its end.
 
     Raises:
         InputError: If it is not known, or the model has no prediction layers of its own.
@@ -254,13 +248,7 @@ def _inputs_in_json(text: str) -> dict[str, int]:
 
 
 def whole_number(name: str, value: object, low: int, high: int) -> int:
-    """Return ``value`` if it is a whole number in range.
-
-    Args:
-        name: What it is, for the message.
-        value: The number.
-        low: The smallest allowed.
-        high: The largest allowed.
+    """Return ``value`` if it is a whole number from ``low`` to ``high``; ``name`` says what it is in the message.
 
     Raises:
         InputError: If it is not.

@@ -77,11 +77,7 @@ class AtHome:
     def shortfall(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
         """Bytes missing at the shortest context; 0 if it fits.
 
-        Args:
-            mix: Quantization mix.
-            usable: Bytes of the device.
-            context_bytes: Bytes that the cache of the context takes.
-            machine: As in :meth:`longest`.
+        Arguments are those of :meth:`longest`.
         """
         beside = self._beside(mix, machine)[0]
         return max(0, self.weights[mix] + beside + context_bytes - usable)
@@ -101,11 +97,7 @@ class AtHome:
 
         The device also holds a copy of one layer's experts while it computes on host weights.
 
-        Args:
-            mix: Quantization mix.
-            usable: Bytes of the device.
-            context_bytes: Bytes that the cache of the context takes.
-            context: Tokens of the context.
+        Other arguments as of :meth:`longest`.
         """
         place_of = min(bisect_right(self.contexts, context), len(self.contexts)) - 1
         needed = self.weights[mix] + self.beside_weights[max(place_of, 0)] + context_bytes - usable

@@ -34,10 +34,8 @@ def overridden(
 ) -> tuple[Model, tuple[NotFollowed, ...]]:
     """A model with the context that its changed config allows, and the changes that are not followed.
 
-    Args:
-        stated: Keys with their values, as an object, as JSON, or as ``KEY=VALUE`` with dots between nested keys.
-        engine: The engine, with its release.
-        model: The model.
+    ``stated``: keys with their values, as an object, as JSON, or as ``KEY=VALUE`` with dots between nested
+    keys.
 
     Raises:
         InputError: If they are something else, or no length.

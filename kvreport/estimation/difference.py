@@ -190,14 +190,8 @@ def compare(
 ) -> Difference:
     """Answer one question on both sides, and find the terms that moved.
 
-    Args:
-        old: One side: model, engine and catalog.
-        new: The other.
-        gpu: Accelerator, or the GPUs of one machine (``rtx-5090+rtx-3090``), tensor parallel over all.
-        tensor_parallel: GPUs of one replica.
-        context_tokens: Length of each request.
-        weights: Weight format.
-        kv: KV format.
+    ``gpu``: accelerator, or the GPUs of one machine (``rtx-5090+rtx-3090``), tensor parallel over all.
+    ``tensor_parallel``: GPUs of one replica. ``weights``: weight format. ``kv``: KV format.
 
     Raises:
         InputError: If neither side can be answered.
@@ -256,12 +250,8 @@ def compare_all(
 ) -> list[Difference]:
     """Compare many; a pair that neither side answers is left out.
 
-    Args:
-        pairs: Both sides of each comparison.
-        gpus: Accelerators.
-        contexts: Lengths of a request.
-        tensor_parallel: GPUs of one replica.
-        progress: Told how far it is.
+    ``contexts``: lengths of a request. ``tensor_parallel``: GPUs of one replica. ``progress``: told how far
+    it is.
 
     Returns:
         What changed most comes first: by factor, losses before gains of the same size.

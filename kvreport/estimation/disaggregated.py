@@ -160,10 +160,8 @@ class Disaggregated:
 def disaggregate(decode: Solution, work: Load, choices: Choices) -> Disaggregated:
     """Find the prefill layout for a decode pool: the fewest device-seconds per prompt on the same device.
 
-    Args:
-        decode: The decode pool, ranked without a target for the first token.
-        work: The workload, with the targets that it has.
-        choices: What may be combined; formats are those of the decode pool.
+    ``decode``: the decode pool, ranked without a target for the first token. ``choices``: what may be
+    combined; formats are those of the decode pool.
 
     Raises:
         InputError: If no layout holds a prompt, or none meets the time to the first token.

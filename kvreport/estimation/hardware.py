@@ -1,4 +1,7 @@
-"""Where a question runs: its accelerators, its layout over them, and the machines that they stand in."""
+"""Where a question runs: its accelerators, its layout over them, and the machines that they stand in.
+
+``assumed`` collects what an answer takes for granted.
+"""
 
 from __future__ import annotations
 
@@ -153,10 +156,7 @@ def in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layo
 def refuse_unlinked(layout: Layout, devices: Sequence[Accelerator], network: int | str | None) -> None:
     """Refuse several nodes of devices without a link between machines, unless a network is stated.
 
-    Args:
-        layout: The layout, with its nodes.
-        devices: The accelerators it runs on.
-        network: The rate between servers that was asked for, in bytes per second; None if none was.
+    ``network``: the rate between servers that was asked for, in bytes per second; None if none was.
 
     Raises:
         InputError: If nothing is known to connect the nodes.
@@ -175,12 +175,6 @@ def network_rate(
     query: Query, devices: Sequence[Accelerator], layout: Layout, assumed: list[str]
 ) -> int | None:
     """Bytes per second between nodes: as asked, else what the slowest device's own ports pass; None if not known.
-
-    Args:
-        query: The question.
-        devices: The accelerators it runs on.
-        layout: The layout, with its nodes.
-        assumed: What was not stated is added here.
 
     Raises:
         InputError: If the rate that was asked for cannot be read.

@@ -83,14 +83,7 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
 
 
 def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> LocalEstimate:
-    """Answer a question whose model's name was read.
-
-    Args:
-        query: The question.
-        named: What the name was taken to say.
-        engine: The engine's record.
-        catalog: Where names are looked up.
-    """
+    """Answer a question whose model's name was read."""
     case = replace(open_query(query, engine, catalog), named=named)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:

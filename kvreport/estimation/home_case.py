@@ -319,12 +319,6 @@ class LocalCase(Setup):
 def open_case(request: Request, query: Query, file: GgufModel | None, catalog: Catalog) -> LocalCase:
     """Open a question.
 
-    Args:
-        request: The question, resolved.
-        query: The question as it was asked.
-        file: The GGUF file, if the model is one.
-        catalog: Where a draft model's name is looked up.
-
     Raises:
         InputError: What the engine refuses.
     """

@@ -84,11 +84,8 @@ def engine_at_home(
     A mix of llama.cpp's quantizer is read by no server engine. A machine of ``home/machines.yaml`` is run with
     llama.cpp, unless a flag of a server's engine or layout is given.
 
-    Args:
-        gpu: The accelerators that were asked for.
-        weights: Weight formats that were asked for.
-        options: Other fields of the question.
-        catalog: Where names are looked up.
+    ``gpu``: the accelerators that were asked for. ``weights``: weight formats that were asked for.
+    ``options``: other fields of the question.
     """
     for name in weights:
         if isinstance(name, str) and is_mix(name) and not _is_server_format(name, catalog):

@@ -120,10 +120,8 @@ def is_config_path(text: str) -> bool:
 def refuse_unsupported(model: Model, engine: Engine, support: Support | None = None) -> None:
     """Refuse a model that the engine does not run.
 
-    Args:
-        model: The model.
-        engine: The engine, whose release decides where ``support`` knows the class by releases.
-        support: What engines' releases run on; None to take the model's record at its word.
+    ``engine``: the engine, whose release decides where ``support`` knows the class by releases. ``support``:
+    what engines' releases run on; None to take the model's record at its word.
 
     Raises:
         InputError: If the model's record says so, with its reason, or its weights are in another engine's format.

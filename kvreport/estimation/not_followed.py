@@ -58,11 +58,8 @@ def not_followed(
 ) -> tuple[NotFollowed, ...]:
     """The options of a question that its answer does not depend on.
 
-    Args:
-        query: The question.
-        engine: The engine, with its release.
-        support: What engines' releases have; None not to judge it.
-        nodes: Servers that the GPUs stand in.
+    ``engine``: the engine, with its release. ``support``: what engines' releases have; None not to judge it.
+    ``nodes``: servers that the GPUs stand in.
 
     Raises:
         InputError: For an option that the engine's server does not have, with what to write instead.

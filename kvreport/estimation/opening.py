@@ -108,10 +108,6 @@ def refuse_known(spellings: Iterable[str], catalog: Catalog) -> None:
 def spelled(name: str, catalog: Catalog) -> Opened | None:
     """Find the model that a path in a container, a router or a copy under another organization names, and say which.
 
-    Args:
-        name: What was given: no name of the catalog, and no path that exists.
-        catalog: Where its other spellings are looked up.
-
     Returns:
         The model with a sentence that says what it was taken for; None if no record has that name.
     """
@@ -174,10 +170,8 @@ def open_repository(repository: Repository, catalog: Catalog) -> Opened:
 def open_folder(path: Path, catalog: Catalog, **fields: Any) -> Opened:  # noqa: ANN401 - fields of the record
     """Read a config, and hold it against the weights that lie beside it.
 
-    Args:
-        path: A folder, a ``config.json`` in it, or one of its safetensors files or their index.
-        catalog: For the weight formats.
-        **fields: What :func:`kvreport.architectures.reader.read_config_report` takes.
+    ``path``: a folder, a ``config.json`` in it, or one of its safetensors files or their index. ``**fields``:
+    what :func:`kvreport.architectures.reader.read_config_report` takes.
 
     Raises:
         InputError: If the config cannot be read, or a file beside it is damaged.
@@ -212,14 +206,7 @@ def _known(config: Mapping[str, Any]) -> bool:
 
 
 def hear(model: Model, witness: Witness, catalog: Catalog, config: Mapping[str, Any]) -> Opened:
-    """Hold a model against its files' own word.
-
-    Args:
-        model: The model.
-        witness: What the files' headers say.
-        catalog: Where formats are looked up.
-        config: The config that the model was read from.
-    """
+    """Hold a model, read from ``config``, against its files' own word."""
     served = whole_row_bytes(model, catalog.weight_formats)
     verdict = confront(model, witness, served, plain_bytes=plain_bytes(config))
     return Opened(verdict.model, () if verdict.sentence is None else (verdict.sentence,))

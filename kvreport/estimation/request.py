@@ -166,10 +166,7 @@ _TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "floa
 def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Request:
     """Resolve names against a catalog and check what belongs together.
 
-    Args:
-        query: The question.
-        catalog: Where names are looked up.
-        asked: The question as it was asked, where ``query`` says it in other options.
+    ``asked``: the question as it was asked, where ``query`` says it in other options.
 
     Raises:
         InputError: For the first thing that cannot be resolved.

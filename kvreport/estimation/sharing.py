@@ -1,4 +1,7 @@
-"""What else holds memory of the GPUs: other processes, and further engines of the kind that is asked about."""
+"""What else holds memory of the GPUs: other processes, and further engines of the kind that is asked about.
+
+``assumed`` collects what an answer takes for granted.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,6 @@ def with_others(
     devices: tuple[Accelerator, ...], query: Query, engine: Engine, assumed: list[str]
 ) -> tuple[tuple[Accelerator, ...], int]:
     """The devices with what others leave free at start, and the bytes that others hold of each.
-
-    Args:
-        devices: The accelerators.
-        query: The question.
-        engine: The engine.
-        assumed: What was not stated is added here.
 
     Raises:
         InputError: If others hold all that is free, or the engine takes no share of all memory.

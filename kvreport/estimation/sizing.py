@@ -253,12 +253,7 @@ class Sizing:
         return tuple(rank.told(max(found.users_each // found.layout.data, 1)) for rank in found.ranks)
 
     def smallest_share(self, found: Solution, pools: Sequence[int]) -> float | None:
-        """The smallest share of memory that leaves every rank its pool; None where there is none.
-
-        Args:
-            found: A deployment.
-            pools: The smallest pool of each rank (:meth:`smallest_pools`).
-        """
+        """The smallest share of memory that leaves every rank its pool; None where there is none."""
         if all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
         shares = [
@@ -293,12 +288,7 @@ class Sizing:
         )
 
     def fractions(self, found: Solution, pools: Sequence[int]) -> dict[str, float] | None:
-        """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty.
-
-        Args:
-            found: A deployment.
-            pools: The smallest pool of each rank (:meth:`smallest_pools`).
-        """
+        """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty."""
         engine, ranks = rules(self.policy), self._told(found)
         static = engine.static_memory(
             found.model,

@@ -31,10 +31,8 @@ _GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
 def by_name(name: str, catalog: Catalog, base: Model | None = None) -> tuple[Model, tuple[str, ...]] | None:
     """Read a quantized repository's name as a model of the catalog in a format.
 
-    Args:
-        name: Name of the copy.
-        catalog: Where the model and the format are looked up.
-        base: The model that it was made from, where that is known otherwise; None to find it by the name.
+    ``name``: name of the copy. ``base``: the model that it was made from, where that is known otherwise; None
+    to find it by the name.
 
     Returns:
         The model under its own name, and what was taken for granted; None if the name does not say
@@ -99,9 +97,7 @@ def _sentence(name: str, base: Model, form: WeightFormat, said: QuantizedName, m
 def narrowed(model: Model, group: int | None = None) -> Model:
     """Return the narrow end of a copy that is known by its name: every layer in the format with the fewest bytes.
 
-    Args:
-        model: The copy, as :func:`by_name` returns it; others are returned as they are.
-        group: Inputs that share a scale, where the name leaves it open; None for the usual number.
+    ``group``: inputs that share a scale, where the name leaves it open; None for the usual number.
     """
     if not model.by_name:
         return model
@@ -164,9 +160,7 @@ def weight_words(model: Model) -> str:
 def gguf_base(name: str, catalog: Catalog) -> tuple[Model, str] | None:
     """Return the model that a GGUF repository's name means, and its mix; None for other names.
 
-    Args:
-        name: ``org/name-GGUF`` with or without ``:Q4_K_M``, or its address.
-        catalog: Where the model is looked up.
+    ``name``: ``org/name-GGUF`` with or without ``:Q4_K_M``, or its address.
     """
     plain = repository_name(name)
     said = quantized_name(plain) if "gguf" in plain.lower() else None
@@ -182,11 +176,8 @@ def _base(said: QuantizedName, catalog: Catalog) -> Model | None:
 def quantized(base: Model, form: WeightFormat, name: str, experts: WeightFormat | None = None) -> Model:
     """Return a model converted to a format, as a quantizer leaves it: layers for prediction untouched.
 
-    Args:
-        base: The model it was made from.
-        form: The format of every tensor that it converts.
-        name: ``org/name`` of the copy.
-        experts: The format of its routed experts, where that is another one.
+    ``form``: the format of every tensor that it converts. ``name``: ``org/name`` of the copy. ``experts``:
+    the format of its routed experts, where that is another one.
     """
     variant = _named(
         name, base, form.name, {} if experts is None else {"routed_experts": experts.name}, form.label

@@ -71,11 +71,8 @@ class YourModel:
     ) -> None:
         """Keep the model and the facts that questions need.
 
-        Args:
-            opened: The model, read.
-            catalog: Accelerators, engines and formats.
-            gguf: The GGUF file that it was read from, which llama.cpp's tensors come from.
-            source: What a command is to read, as it is typed.
+        ``gguf``: the GGUF file that it was read from, which llama.cpp's tensors come from. ``source``: what a
+        command is to read, as it is typed.
         """
         self.opened = opened
         self.source = source
@@ -94,13 +91,11 @@ class YourModel:
     ) -> YourModel:
         """Read a model from files.
 
-        Args:
-            files: Content by file name; of a GGUF file, at least its header.
-            catalog: Accelerators, engines and formats.
-            name: A Hub id, with the mix of a GGUF repository (``org/name-GGUF:Q4_K_M``), or a name of the reader's
-                own; "" takes what the files say.
-            revision: The commit of the Hub's repository that the files are of.
-            assume_defaults: True to take a class's published defaults for dimensions that a config leaves out.
+        ``files``: content by file name; of a GGUF file, at least its header. ``name``: a Hub id, with the mix
+        of a GGUF repository (``org/name-GGUF:Q4_K_M``), or a name of the reader's own; "" takes what the
+        files say. ``revision``: the commit of the Hub's repository that the files are of.
+        ``assume_defaults``: True to take a class's published defaults for dimensions that a config leaves
+        out.
 
         Raises:
             InputError: In one sentence, if there is nothing to read or it cannot be read.
