@@ -34,7 +34,7 @@ from kvreport.words import notebook_table
 
 @dataclass(frozen=True, slots=True)
 class AtContext:
-    """The answer for one other context length, with everything else unchanged."""
+    """What depends on the context: the answer for one length of requests."""
 
     context_tokens: int  # Length of each request.
     kv_bytes_per_request_per_gpu: int  # Everything that the engine reserves for one request on one GPU.
@@ -47,16 +47,16 @@ class AtContext:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Everything but the context, by the names that an estimate gives to them, too."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "context_tokens"}
+        """The fields by name, for an estimate, which has them of the context that was asked for."""
+        return {name: getattr(self, name) for name in AtContext.__slots__}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name; None for counts that memory does not limit."""
-        return {name: _limit(name, getattr(self, name)) for name in self.__slots__}
+        return {name: _limit(name, value) for name, value in self.counts.items()}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate:
+class Estimate(AtContext):
     """The answer of :func:`kvreport.estimate`: how many requests fit, and why.
 
     All sizes are whole bytes on one GPU (device).
@@ -73,6 +73,7 @@ class Estimate:
         kv_bytes_per_token_reserved_per_gpu: Bytes of one additional token in whole blocks, averaged over the tokens of a
             block.
         state_bytes_per_request_per_gpu: Bytes of the recurrent states of one request, which do not depend on its length.
+        context_tokens: Length of each request.
         kv_bytes_per_request_per_gpu: Everything that the engine reserves for one request: blocks, windows and states.
         budget: The memory of one device by use.
         plan: How the engine divides the pool into blocks.
@@ -107,19 +108,12 @@ class Estimate:
     kv_bytes_per_token_per_gpu: int
     kv_bytes_per_token_reserved_per_gpu: int
     state_bytes_per_request_per_gpu: int
-    kv_bytes_per_request_per_gpu: int
     budget: Budget
     plan: BlockPlan
     held: CacheProfile
     max_concurrency: float | None
-    max_concurrent_requests: int
-    max_concurrent_requests_by_memory: int
-    max_concurrent_requests_ceiling: int
-    limited_by: str
-    shortfall_bytes: int
     kv_pool_tokens: int | None
     max_context_tokens: int
-    verdict: str
     decode_ms_lower_bound: float | None
     prefill_ms_lower_bound: float | None
     by_context: tuple[AtContext, ...]
@@ -527,8 +521,9 @@ _SHORT: Final = (
     Verdict.CACHE_EXCEEDS_POOL.label,
     Verdict.WEIGHTS_EXCEED_MEMORY.label,
 )
-_REFUSED: Final = (Verdict.ENGINE_DOES_NOT_RUN.label, Verdict.FORMAT_NOT_SUPPORTED.label)
-_POSSIBLE: Final = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
+STARTS: Final = (Verdict.FITS.label, Verdict.TIGHT.label)
+REFUSED: Final = (Verdict.ENGINE_DOES_NOT_RUN.label, Verdict.FORMAT_NOT_SUPPORTED.label)
+POSSIBLE: Final = (*STARTS, Verdict.MAY_FIT.label)
 _Answer = TypeVar("_Answer", bound=Estimate)
 
 
@@ -553,7 +548,7 @@ def with_open_terms(result: _Answer) -> _Answer:
     ``fits`` is then ``tight``, and the verdict's reason names the parts of the memory; other answers stay as they are.
     """
     said = outside_band(result.request.not_followed)
-    if not said or result.verdict in _REFUSED:
+    if not said or result.verdict in REFUSED:
         return result
     options = result.request.not_followed
     rows = (replace(row, verdict=within_band(row.verdict, options)) for row in result.by_context)
@@ -568,4 +563,4 @@ def with_open_terms(result: _Answer) -> _Answer:
 
 def _between(widest: str, narrowest: str) -> str:
     """The verdict of a copy whose weights are a range: that of its wide end, unless the range decides."""
-    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in _POSSIBLE else widest
+    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in POSSIBLE else widest

@@ -16,10 +16,9 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.answer import Estimate
+from kvreport.estimation.answer import REFUSED, Estimate
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.why_not import REFUSED
 from kvreport.resources import read_table
 from kvreport.units import human_bytes
 

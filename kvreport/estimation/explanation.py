@@ -40,7 +40,7 @@ from kvreport.catalog.caches import (
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import LayerGroup, Model
 from kvreport.catalog.release import unread_words
-from kvreport.estimation.answer import AtContext, Estimate
+from kvreport.estimation.answer import POSSIBLE, REFUSED, AtContext, Estimate
 from kvreport.estimation.not_followed import open_terms
 from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
@@ -48,7 +48,6 @@ from kvreport.words import COMPONENTS, LOADING, counted, noun_for
 
 _Answer = TypeVar("_Answer", bound=Estimate)
 _FLOAT32_BYTES = 4
-_RUNNING = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
 
 
 def explain(estimate: Estimate) -> Iterator[str]:
@@ -67,7 +66,7 @@ def explain(estimate: Estimate) -> Iterator[str]:
     yield from _offload_lines(estimate)
     yield from _input_lines(estimate)
     yield from _time_lines(estimate)
-    if estimate.verdict_reason and estimate.verdict in _RUNNING:
+    if estimate.verdict_reason and estimate.verdict in POSSIBLE:
         yield estimate.verdict_reason
     yield verdict_sentence(estimate)
 
@@ -535,7 +534,7 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
 
 def _but_for(estimate: Estimate) -> str:
     """What the error band leaves out, where options are not followed; empty where none changes the memory."""
-    if estimate.verdict in (Verdict.ENGINE_DOES_NOT_RUN.label, Verdict.FORMAT_NOT_SUPPORTED.label):
+    if estimate.verdict in REFUSED:
         return ""
     terms = open_terms(estimate.request.not_followed)
     return f", but for what is not followed of: {', '.join(terms)}" if terms else ""

@@ -24,6 +24,7 @@ from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import trait
 from kvreport.estimation.answer import (
+    POSSIBLE,
     AtContext,
     between_ends,
     parameter_counts,
@@ -165,8 +166,6 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         **own.counts,
         explanation=(),
         local=layout,
-        options=case.options,
-        mix=case.mix,
         advice=() if own.verdict in _STARTS else advice(case),
         case=case,
     )
@@ -231,7 +230,7 @@ def _per_token(case: LocalCase) -> int:
     return (total(1 << 17) - total(1 << 16)) >> 16
 
 
-_STARTS: Final = ("fits", "tight", "may_fit", "context_exceeds_model")
+_STARTS: Final = (*POSSIBLE, Verdict.CONTEXT_EXCEEDS_MODEL.label)
 
 
 def _bands(case: LocalCase, device: DeviceBytes) -> tuple[int, int]:

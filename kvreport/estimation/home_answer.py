@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 
 from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import (
     Fitted,
     fewest_cpu_experts,
@@ -72,8 +71,6 @@ class LocalEstimate(Estimate):
     """An estimate with what lies on each device and on the host."""
 
     local: LocalLayout  # Weights, caches and buffers, device by device.
-    options: LocalOptions  # The options that were laid out.
-    mix: str  # The quantization mix; ``file`` for a GGUF file's own types.
     advice: tuple[str, ...]  # What would make it fit, where it does not; flags of the engine.
     case: LocalCase  # The question, opened: what inverse answers are computed from.
     engine_reason: str = field(default="", kw_only=True)  # Why the engine was taken, where nobody stated one.
@@ -101,14 +98,14 @@ class LocalEstimate(Estimate):
         # A class made again with slots has no cell for super().
         answer = Estimate.to_dict(self)
         answer.update(
-            weight_format=self.mix,
-            kv_format=self.options.type_k,
+            weight_format=self.case.mix,
+            kv_format=self.case.options.type_k,
             cells={
                 "context": cells.context,
                 "per_slot": cells.per_slot,
                 "streams": cells.streams,
                 "window": cells.window,
-                "slots": self.options.slots,
+                "slots": self.case.options.slots,
             },
             layers_on_device=self.local.layers_on_device,
             layers=self.local.layers,
@@ -160,7 +157,7 @@ class LocalEstimate(Estimate):
         return command_of(
             self.case,
             self.local,
-            file=str(query.model) if self.mix == "file" else self.case.named.file or MODEL_FILE,
+            file=str(query.model) if self.case.mix == "file" else self.case.named.file or MODEL_FILE,
             draft=None if draft is None else str(draft) if str(draft).endswith(".gguf") else "DRAFT.gguf",
             projector=query.mmproj,
             projector_offload=not query.no_mmproj_offload,
@@ -224,10 +221,10 @@ class LocalEstimate(Estimate):
     @property
     def formats(self) -> str:
         """The answer's second line: weights, cache and engine, with what nobody stated."""
-        mix, said = self.mix, ""
+        mix, said = self.case.mix, ""
         if self.case.query.weights is None and self.case.named == Named() and mix != "file":
             said = f" ({self.case.assumed_mix})"
-        cache = f"{self.options.type_k}/{self.options.type_v}"
+        cache = f"{self.case.options.type_k}/{self.case.options.type_v}"
         if self.case.named.mix is not None:
             least, most = self.range_of("weight_bytes_per_gpu")
             mix, said = self.case.named.mix, f" by its name: {gib(least)} to {gib(most)} GiB per GPU"
@@ -237,8 +234,8 @@ class LocalEstimate(Estimate):
     @property
     def most_requests_flag(self) -> str:
         """What limits the requests at once where memory does not, as the engine calls it."""
-        if self.options.is_unified and self.max_concurrent_requests < self.options.slots:
-            return f"-c {self.options.context}"
+        if self.case.options.is_unified and self.max_concurrent_requests < self.case.options.slots:
+            return f"-c {self.case.options.context}"
         return str(trait(self.request.engine, "requests_flag") or "--max-num-seqs")
 
     @property
@@ -330,7 +327,7 @@ def _encoder(case: LocalCase) -> dict[str, Any] | None:
 
 def _arithmetic(result: LocalEstimate) -> list[str]:
     """The arithmetic, line by line, with the numbers put in."""
-    layout, options = result.local, result.options
+    layout, options = result.local, result.case.options
     cells = layout.cells
     shared = "shared by" if options.is_unified else "for each of"
     window = f"; window layers have {cells.window:,}" if cells.window else ""
@@ -378,7 +375,7 @@ def _inverse_lines(result: LocalEstimate) -> list[str]:
         lines.append(
             f"most layers on the GPU, to its last byte: --n-gpu-layers {found.n_gpu_layers} of {found.layers}"
         )
-    if result.mix != "file":
+    if result.case.mix != "file":
         best = found.best_weights or "none of the usual"
         lines.append(f"largest quantization that fits at {tokens} with these layers on the GPU: {best}")
     return [*lines, _fit_line(result, found)]
@@ -410,7 +407,7 @@ def _growth_lines(result: LocalEstimate) -> list[str]:
 
 def _shared_context(result: LocalEstimate) -> list[str]:
     """What one slot has of the context, where a request of the whole of it fits into no slot, or only into one."""
-    options, tokens = result.options, result.request.context_tokens
+    options, tokens = result.case.options, result.request.context_tokens
     wanted = options.slots * tokens
     if options.slots == 1 or wanted <= options.context:
         return []

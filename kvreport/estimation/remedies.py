@@ -13,7 +13,7 @@ from kvreport.accounting.shares import share_on
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
-from kvreport.estimation.answer import Estimate
+from kvreport.estimation.answer import STARTS, Estimate
 from kvreport.estimation.estimate import answer
 from kvreport.estimation.named import as_declared, storable_on
 from kvreport.estimation.request import Request
@@ -182,6 +182,6 @@ def _tried(flags: str, request: Request) -> Remedy | None:
         result = answer(request)
     except InputError:
         return None
-    if result.verdict not in ("fits", "tight"):
+    if result.verdict not in STARTS:
         return None
     return Remedy(flags, result.max_concurrent_requests, result.verdict)

@@ -14,13 +14,11 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.estimation.answer import Estimate
+from kvreport.estimation.answer import REFUSED, STARTS, Estimate
 from kvreport.estimation.estimate import answer
 from kvreport.estimation.remedies import HOPELESS, QuestionChange, changes, on_layout
 from kvreport.estimation.request import Request
 
-STARTS: Final = ("fits", "tight")
-REFUSED: Final = ("engine_does_not_run", "format_not_supported")
 _SERVERS: Final = ("vllm", "sglang")
 """Engines that are tried in one another's place."""
 

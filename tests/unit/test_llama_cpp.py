@@ -393,7 +393,7 @@ def test_a_draft_model_has_caches_of_its_own(catalog: Catalog) -> None:
     more = drafted.local.devices[0].total - plain.local.devices[0].total
     # 28 layers, 8 heads of 128, keys and values in 16 bits.
     assert more > 8192 * 28 * 8 * 128 * 2 * 2
-    assert drafted.options.draft == 3
+    assert drafted.case.options.draft == 3
 
 
 def test_forks_are_refused_by_name(catalog: Catalog) -> None:

@@ -45,7 +45,7 @@ def test_slots_that_share_the_cells_run_as_many_as_find_room(catalog: Catalog) -
 def test_no_slot_is_longer_than_the_model(catalog: Catalog) -> None:
     found = started(catalog, ctx_size="128K")
     assert (found.request.context_tokens, found.verdict) == (40960, "fits")
-    assert found.options.context == 131072
+    assert found.case.options.context == 131072
     assert found.max_concurrent_requests == 3
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvreport import units
-from kvreport.estimation.why_not import REFUSED
+from kvreport.estimation.answer import REFUSED
 from kvreport.publish import sql_runtime
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import tables
