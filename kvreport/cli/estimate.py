@@ -26,7 +26,7 @@ from kvreport.units import count, gib, human_bytes, human_tokens
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
     from kvreport.estimation import Estimate
-    from kvreport.estimation.remedies import Remedy
+    from kvreport.estimation.remedies import Lever
     from kvreport.estimation.why_not import WhyNot
 
 _ROLES = {"fits": "good", "tight": "warning", "may_fit": "warning"}
@@ -167,7 +167,7 @@ def required(found: int, wanted: int | None) -> int:
 
 
 def text(
-    result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL", why: WhyNot | None = None
+    result: Estimate, remedies: Sequence[Lever] = (), name: str = "MODEL", why: WhyNot | None = None
 ) -> list[str]:
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
@@ -241,7 +241,7 @@ def _said(title: str, entries: Sequence[str]) -> list[str]:
     return ["", title, *(f"  {entry}" for entry in entries)] if entries else []
 
 
-def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:
+def _remedy_lines(result: Estimate, remedies: Sequence[Lever], name: str) -> list[str]:
     from kvreport.estimation.remedies import HOPELESS
 
     if result.verdict not in HOPELESS or result.at_home:
@@ -292,7 +292,7 @@ def _tried_lines(why: WhyNot) -> list[str]:
     return lines
 
 
-def _gives(remedy: Remedy) -> str:
+def _gives(remedy: Lever) -> str:
     return f"{_requests(remedy.requests)}{', tight' if remedy.verdict == 'tight' else ''}"
 
 

@@ -13,7 +13,7 @@ from kvreport.accounting.shares import share_on
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
-from kvreport.estimation.answer import STARTS, Estimate
+from kvreport.estimation.answer import REFUSED, STARTS, Estimate
 from kvreport.estimation.estimate import answer
 from kvreport.estimation.named import as_declared, storable_on
 from kvreport.estimation.request import Request
@@ -44,12 +44,18 @@ LEVERS: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
-    """A change, and what it gives."""
+class Lever:
+    """One change that was tried."""
 
+    # What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``seqs``, ``eager``,
+    # ``ranks``, ``layout``, ``gpu`` or ``engine``.
+    lever: str
     flags: str  # The change as it is said on the command line.
-    requests: int  # Whole requests that fit with it.
-    verdict: str  # ``fits`` or ``tight``.
+    enough: bool  # True if one request fits with it.
+    verdict: str | None  # The verdict with it; None where the combination is refused as a question.
+    requests: int  # Whole requests that run at once with it.
+    shortfall_bytes: int | None  # Bytes per GPU that one request still lacks; None where that is not known.
+    reason: str = ""  # Why it is refused; empty where it is not.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class QuestionChange:
     request: Request  # The changed question.
 
 
-def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Remedy, ...]:
+def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Lever, ...]:
     """Find what would make one request fit where none does.
 
     Returns:
@@ -72,14 +78,16 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
     if result.verdict not in HOPELESS or result.at_home:
         return ()
     single = list(changes(result, kv_formats))
-    found = [made for change in single if (made := _tried(change.flags, change.request)) is not None]
+    found = [made for change in single if (made := tried(change)).enough]
     if found:
         return tuple(found)
-    shorter = [made for change in single if (made := _shortened(change)) is not None]
+    shorter = [one for one in map(_shortened, single) if one is not None]
     for one, other in combinations(single, 2):
         if one.axis != other.axis:
-            made = _tried(f"{one.flags} {other.flags}", _both(result.request, one, other))
-            if made is not None:
+            both = QuestionChange(
+                f"{one.axis} {other.axis}", f"{one.flags} {other.flags}", _both(result.request, one, other)
+            )
+            if (made := tried(both)).enough:
                 found.append(made)
     # A shorter context costs no hardware, so half the room is for it; the rest goes to whichever there are.
     kept = shorter[: max(_MOST_PAIRS // 2, _MOST_PAIRS - len(found))]
@@ -165,7 +173,7 @@ def _both(request: Request, one: QuestionChange, other: QuestionChange) -> Reque
     return replace(one.request, **changed)
 
 
-def _shortened(change: QuestionChange) -> Remedy | None:
+def _shortened(change: QuestionChange) -> Lever | None:
     """A change that is not enough alone, with the longest context that fits then; None where nothing useful does."""
     try:
         longest = answer(change.request).max_context_tokens
@@ -173,15 +181,32 @@ def _shortened(change: QuestionChange) -> Remedy | None:
         return None
     if not _SHORTEST_CONTEXT <= longest < change.request.context_tokens:
         return None
-    return _tried(f"{change.flags} --context {longest}", replace(change.request, context_tokens=longest))
+    request = replace(change.request, context_tokens=longest)
+    made = tried(QuestionChange(change.axis, f"{change.flags} --context {longest}", request))
+    return made if made.enough else None
 
 
-def _tried(flags: str, request: Request) -> Remedy | None:
-    """The remedy, or None where it is impossible or not enough."""
+def tried(change: QuestionChange) -> Lever:
+    """Answer a changed question, or say why it is refused."""
     try:
-        result = answer(request)
-    except InputError:
-        return None
-    if result.verdict not in STARTS:
-        return None
-    return Remedy(flags, result.max_concurrent_requests, result.verdict)
+        result = answer(change.request)
+    except InputError as error:
+        return Lever(
+            change.axis,
+            change.flags,
+            enough=False,
+            verdict=None,
+            requests=0,
+            shortfall_bytes=None,
+            reason=str(error),
+        )
+    enough = result.verdict in STARTS
+    return Lever(
+        lever=change.axis,
+        flags=change.flags,
+        enough=enough,
+        verdict=result.verdict,
+        requests=result.max_concurrent_requests if enough else 0,
+        shortfall_bytes=result.shortfall_bytes,
+        reason=result.verdict_reason if result.verdict in REFUSED else "",
+    )

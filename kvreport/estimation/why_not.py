@@ -13,10 +13,8 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.errors import InputError
-from kvreport.estimation.answer import REFUSED, STARTS, Estimate
-from kvreport.estimation.estimate import answer
-from kvreport.estimation.remedies import HOPELESS, QuestionChange, changes, on_layout
+from kvreport.estimation.answer import REFUSED, Estimate
+from kvreport.estimation.remedies import HOPELESS, Lever, QuestionChange, changes, on_layout, tried
 from kvreport.estimation.request import Request
 
 _SERVERS: Final = ("vllm", "sglang")
@@ -36,21 +34,6 @@ class WaterfallStep:
     # left), ``request`` or ``state_slots``, ``short``.
     term: str
     size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lever:
-    """One change that was tried."""
-
-    # What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``seqs``, ``eager``,
-    # ``ranks``, ``layout``, ``gpu`` or ``engine``.
-    lever: str
-    flags: str  # The change as it is said on the command line.
-    enough: bool  # True if one request fits with it.
-    verdict: str | None  # The verdict with it; None where the combination is refused as a question.
-    requests: int  # Whole requests that run at once with it.
-    shortfall_bytes: int | None  # Bytes per GPU that one request still lacks; None where that is not known.
-    reason: str = ""  # Why it is refused; empty where it is not.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +80,7 @@ def why_not(result: Estimate, catalog: Catalog) -> WhyNot | None:
         shortfall_bytes=result.shortfall_bytes,
         uncertainty_bytes=result.budget.uncertainty_bytes,
         waterfall=waterfall(result),
-        levers=tuple(_lever(change) for change in _every(result, catalog)),
+        levers=tuple(map(tried, _every(result, catalog))),
         logs=tuple(logs(result, load_observations(catalog.folder))),
     )
 
@@ -224,7 +207,7 @@ def _next_gpus(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
     named = len(request.accelerators)
     many = "" if named == 1 else f"{named}x"
     made = [QuestionChange("gpu", f"--gpu {many}{one.id}", _on(request, one)) for one in larger]
-    yield from [next((change for change in made if _lever(change).enough), made[-1])] if made else []
+    yield from [next((change for change in made if tried(change).enough), made[-1])] if made else []
 
 
 def _on(request: Request, device: Accelerator) -> Request:
@@ -254,28 +237,3 @@ def _engines(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
             f"--engine {family}",
             replace(request, engine=engine, serving=serving, utilization=share),
         )
-
-
-def _lever(change: QuestionChange) -> Lever:
-    try:
-        result = answer(change.request)
-    except InputError as error:
-        return Lever(
-            lever=change.axis,
-            flags=change.flags,
-            enough=False,
-            verdict=None,
-            requests=0,
-            shortfall_bytes=None,
-            reason=str(error),
-        )
-    enough = result.verdict in STARTS
-    return Lever(
-        lever=change.axis,
-        flags=change.flags,
-        enough=enough,
-        verdict=result.verdict,
-        requests=result.max_concurrent_requests if enough else 0,
-        shortfall_bytes=result.shortfall_bytes,
-        reason=result.verdict_reason if result.verdict in REFUSED else "",
-    )
