@@ -125,6 +125,33 @@ class Deployment(Allocation):
         case = replace(self.case, context_tokens=None)
         return replace(self, case=case, others=tuple(one.at_any_length() for one in self.others))
 
+    def of_one(self, device: int, form: int) -> Deployment:
+        """The same of one device and one weight format, by their places; other ranks are left out."""
+
+        def picked(numbers: Any, *places: int) -> int:  # noqa: ANN401 - a number, or an array of them
+            return int(numbers if xp.is_plain(numbers) else numbers[places])
+
+        case, shortage = self.case, self.start_shortage
+        return replace(
+            self,
+            case=replace(
+                case,
+                accelerators=case.accelerators[device : device + 1],
+                weight_formats=case.weight_formats[form : form + 1],
+                many=False,
+            ),
+            components=self.components[form : form + 1],
+            overhead=self.overhead[form : form + 1],
+            weight_bytes=picked(self.weight_bytes, form),
+            resident_bytes=picked(self.resident_bytes, form),
+            total_bytes=picked(self.total_bytes, device),
+            memory_bytes=picked(self.memory_bytes, device, 0),
+            pool_bytes=picked(self.pool_bytes, device, form),
+            refused=picked(self.refused, device, form),
+            start_shortage=shortage and (picked(shortage[0], device, 0), picked(shortage[1], device, 0)),
+            others=(),
+        )
+
     def room_for(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
         """What decides whether one request of each context runs: :attr:`room_bytes`, with an axis for contexts."""
         return self._with_freed(self.room_bytes, contexts)

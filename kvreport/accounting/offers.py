@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import FollowedLengths, plan_on, state_slots_wanted
-from kvreport.accounting.capacity import boundary, followed
-from kvreport.accounting.case import Case, Memo
+from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
-from kvreport.accounting.sizing import Binds, Load, pool_for
+from kvreport.accounting.sizing import Binds
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -73,67 +71,6 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
-    """A pipeline stage on one kind of device: what is taken of it, and how requests are laid into its pool.
-
-    As :class:`~kvreport.accounting.deployment.Deployment` has it; ``reserve_bytes`` is the reserve in all, ``weight_bytes`` as loaded.
-    """
-
-    plan: BlockPlan
-    total_bytes: int
-    weight_bytes: int
-    reserve_bytes: int
-    pool_bytes: int
-    lengths: FollowedLengths | None
-    start_plan: BlockPlan | None = None
-    case: Case | None = None
-
-    def told(self, requests: int) -> Rank:
-        """The same of a server that is told to run so many requests at once on a data rank, as its command does.
-
-        Pools of states and rings are laid out for the number that is told.
-        """
-        case = self.case
-        if case is None or self.plan.pool is None:
-            return self
-        of_all = replace(case.serving, max_seqs=requests * case.layout.data, seqs_told=True)
-        counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
-        # Some engines count the requests of all data ranks together.
-        serving = replace(of_all, max_seqs=of_all.max_seqs // max(counted // requests, 1))
-        told = replace(case, serving=serving)
-        return replace(self, plan=plan_on(told, told.accelerator, serving, Memo()), case=told)
-
-    def pool_for(self, requests: int, workload: Load) -> int:
-        """The smallest pool that holds so many of a workload's requests, and one of the longest at start."""
-        mean, longest = workload.mean_tokens, workload.longest_tokens
-        needed = pool_for(self.plan, requests, mean, longest, workload.shared_prefix_tokens)
-        return needed if self.start_plan is None else max(needed, pool_for(self.start_plan, 1, longest))
-
-    def pool_at_start(self, requests: int) -> int:
-        """Bytes of the blocks that must exist for a server that is told so many requests; 0 without such a rule."""
-        case = self.case
-        if case is None:
-            return 0
-        serving = replace(case.serving, max_seqs=requests)
-        slots = state_slots_wanted(case.engine, case.model, serving, eager=case.eager)
-        return (slots or 0) * self.plan.block_bytes
-
-    def longest_of(self, requests: int, limit_tokens: int) -> int:
-        """The longest context, up to a limit, that each of so many requests of a data rank could have."""
-        lengths = self.lengths
-        if lengths is None:
-            return int(boundary(self.pool_bytes, self.plan, requests, limit_tokens))
-        return int(
-            followed(
-                lambda tokens: boundary(
-                    self.pool_bytes + lengths.freed_for(tokens), self.plan, requests, limit_tokens
-                ),
-                limit_tokens,
-            )
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Solution:
     """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least."""
 
@@ -143,7 +80,7 @@ class Solution:
     weight_format: str  # Name of the weight format.
     kv_format: str  # Name of the KV format.
     # The pipeline stages, on each kind of device that they have, the one that holds least first.
-    ranks: tuple[Rank, ...]
+    ranks: tuple[Deployment, ...]
     request_bytes: int  # What an average request holds.
     shared_bytes: int  # What the shared prefix holds, once for all.
     users_held: int  # Average requests that one replica's memory holds, on all its data ranks.
@@ -164,22 +101,22 @@ class Solution:
     @property
     def total_bytes(self) -> int:
         """Memory that a process can use."""
-        return self.ranks[0].total_bytes
+        return int(self.ranks[0].total_bytes)
 
     @property
     def weight_bytes(self) -> int:
         """Weights as loaded."""
-        return self.ranks[0].weight_bytes
+        return int(self.ranks[0].resident_bytes)
 
     @property
     def reserve_bytes(self) -> int:
         """Activations, non-framework memory and graphs."""
-        return self.ranks[0].reserve_bytes
+        return int(self.ranks[0].reserve.total)
 
     @property
     def pool_bytes(self) -> int:
         """Left for the cache."""
-        return self.ranks[0].pool_bytes
+        return int(self.ranks[0].pool_bytes)
 
     @property
     def tensor_parallel(self) -> int:

@@ -28,7 +28,7 @@ from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers, Reals
-from kvreport.accounting.offers import Choices, Offer, Rank, Solution
+from kvreport.accounting.offers import Choices, Offer, Solution
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
@@ -210,15 +210,12 @@ class _Group:
                 users = int(each[index]) * layout.data
                 order = sorted(range(len(stages)), key=lambda number: number != fullest)
                 ranks = tuple(
-                    Rank(
-                        plan=stages[number].plan,
-                        total_bytes=int(np.asarray(stages[number].total_bytes)[index]),
-                        weight_bytes=int(np.asarray(stages[number].resident_bytes)[self.place]),
-                        reserve_bytes=kept[number][index].total,
+                    replace(
+                        stages[number].of_one(index, self.place),
+                        reserve=kept[number][index],
                         pool_bytes=max(int(pools[number, index] - beside[number][index]), 0),
                         lengths=self._lengths(stages[number], int(flags[index]), memo),
                         start_plan=self.laid.start_plan,
-                        case=stages[number].case,
                     )
                     for number in order
                 )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import ceil, isnan
 from typing import Any
 
 from kvreport import words
 from kvreport.accounting import kernel
+from kvreport.accounting.allocation import plan_on, state_slots_wanted
+from kvreport.accounting.deployment import Deployment, Memo
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.offers import Rank, Solution
+from kvreport.accounting.offers import Solution
 from kvreport.accounting.ranking import Ranking
 from kvreport.accounting.shares import share_for, share_on
-from kvreport.accounting.sizing import Load, fraction_interval, holds, replicas_for
+from kvreport.accounting.sizing import Load, fraction_interval, holds, pool_for, replicas_for
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.release import trait
@@ -124,7 +126,7 @@ class Sizing:
         work, per_rank = self.workload, self.rank_each(found)
         smallest = self.smallest_pools(found)
         share = self.smallest_share(found, smallest)
-        longest = min(rank.longest_of(per_rank, found.model.context_tokens) for rank in self._told(found))
+        longest = min(rank.at_any_length().boundary(per_rank) for rank in self._told(found))
         served = self.served(found)
         interval = self.fractions(found, smallest)
         average, peak, spared = found.replicas
@@ -242,23 +244,43 @@ class Sizing:
 
     def smallest_pools(self, found: Solution) -> tuple[int, ...]:
         """The smallest pool of each rank that starts and holds its part of the peak; each the largest where ranks agree on one."""
-        each, told = self.rank_each(found), max(found.users_each // found.layout.data, 1)
-        pools = tuple(
-            max(rank.pool_for(each, self.workload), rank.pool_at_start(told)) for rank in self._told(found)
-        )
+        pools = tuple(self._smallest_pool(rank, self.rank_each(found)) for rank in self._told(found))
         return (max(pools),) * len(pools) if trait(self.policy, "ranks_agree_on_pool") else pools
 
-    def _told(self, found: Solution) -> tuple[Rank, ...]:
-        """The ranks as the command of a deployment has them, which says how many requests run at once."""
-        return tuple(rank.told(max(found.users_each // found.layout.data, 1)) for rank in found.ranks)
+    def _smallest_pool(self, rank: Deployment, requests: int) -> int:
+        """The smallest pool of a rank that starts and holds so many requests of the workload, and one of the longest."""
+        work, case = self.workload, rank.case
+        mean, longest = work.mean_tokens, work.longest_tokens
+        slots = state_slots_wanted(case.engine, case.model, case.serving, eager=case.eager)
+        return max(
+            pool_for(rank.plan, requests, mean, longest, work.shared_prefix_tokens),
+            0 if rank.start_plan is None else pool_for(rank.start_plan, 1, longest),
+            (slots or 0) * rank.plan.block_bytes,
+        )
+
+    def _told(self, found: Solution) -> Iterator[Deployment]:
+        """The ranks as the command of a deployment has them, which says how many requests run at once.
+
+        Pools of states and rings are laid out for the number that is told.
+        """
+        requests, data = max(found.users_each // found.layout.data, 1), found.layout.data
+        for rank in found.ranks:
+            case, serving = rank.case, replace(rank.case.serving, max_seqs=requests, seqs_told=True)
+            if rank.plan.pool is not None:
+                of_all = replace(serving, max_seqs=requests * data)
+                counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
+                # Some engines count the requests of all data ranks together.
+                serving = replace(serving, max_seqs=of_all.max_seqs // max(counted // requests, 1))
+            told = replace(case, serving=serving)
+            plan = rank.plan if rank.plan.pool is None else plan_on(told, told.accelerator, serving, Memo())
+            yield replace(rank, case=told, plan=plan)
 
     def smallest_share(self, found: Solution, pools: Sequence[int]) -> float | None:
         """The smallest share of memory that leaves every rank its pool; None where there is none."""
         if all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
         shares = [
-            share_for(self.policy, pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
-            for pool, rank in zip(pools, found.ranks, strict=True)
+            share_for(self.policy, pool, *_taken(rank)) for pool, rank in zip(pools, found.ranks, strict=True)
         ]
         known = [share for share in shares if share is not None]
         return max(known) if len(known) == len(shares) else None
@@ -289,7 +311,7 @@ class Sizing:
 
     def fractions(self, found: Solution, pools: Sequence[int]) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty."""
-        engine, ranks = rules(self.policy), self._told(found)
+        engine, ranks = rules(self.policy), tuple(self._told(found))
         static = engine.static_memory(
             found.model,
             found.offer.accelerator,
@@ -300,7 +322,7 @@ class Sizing:
         if static is None or all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
         intervals = [
-            fraction_interval(static, pool, rank.weight_bytes, rank.reserve_bytes, rank.total_bytes)
+            fraction_interval(static, pool, *_taken(rank))
             for pool, rank in zip(pools, found.ranks, strict=True)
         ]
         lowest, highest = max(one.lowest for one in intervals), min(one.highest for one in intervals)
@@ -309,7 +331,7 @@ class Sizing:
         lengths = (each, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens)
         for step in range(round(lowest * 1000), round(highest * 1000) + 1):
             pool = min(
-                kernel.static_pool(step / 1000, rank.weight_bytes, static.kept_bytes, static.of_bytes)
+                kernel.static_pool(step / 1000, _taken(rank)[0], static.kept_bytes, static.of_bytes)
                 for rank in ranks
             )
             if all(holds(rank.plan, pool, *lengths) for rank in ranks):
@@ -352,6 +374,11 @@ class Sizing:
                 f"about {found.ttft_bound_s / work.efficiency * 1e3:.0f} ms at {work.efficiency:.0%}"
             )
         return lines
+
+
+def _taken(rank: Deployment) -> tuple[int, int, int]:
+    """Weights as loaded, the reserve, and the memory of one device."""
+    return rank.budget.weights, rank.reserve.total, rank.budget.total_bytes
 
 
 def _spread(found: Solution) -> str:

@@ -158,7 +158,7 @@ def test_a_size_reserves_for_the_length_of_its_command() -> None:
         best.reserve_bytes == answer.budget.activations + answer.budget.non_framework + answer.budget.graphs
     )
     requests = 4
-    longest = min(one.longest_of(requests, best.model.context_tokens) for one in best.ranks)
+    longest = min(one.at_any_length().boundary(requests) for one in best.ranks)
     for context, fits in ((longest, True), (longest + 1, False)):
         told = kvreport.estimate(
             VIDEOS,
@@ -180,7 +180,7 @@ def test_a_size_told_few_requests_follows_a_length_that_the_default_hides() -> N
     asked = {"gpu": "h200", "kv": "fp8", "data_parallel": 8, "expert_parallel": True}
     flag = best.users_each // best.layout.data
     requests = 8
-    longest = min(one.longest_of(requests, best.model.context_tokens) for one in best.ranks)
+    longest = min(one.at_any_length().boundary(requests) for one in best.ranks)
     for context, fits in ((longest, True), (longest + 1, False)):
         told = kvreport.estimate(model, context_tokens=context, max_seqs=flag, **asked)
         assert (told.max_concurrent_requests_by_memory >= requests * best.layout.data) == fits
