@@ -29,6 +29,11 @@ class Offer:
     # The devices of one machine, place by place, where they differ; else empty.
     machine: tuple[Accelerator, ...] = ()
 
+    @property
+    def devices(self) -> tuple[Accelerator, ...]:
+        """The devices of the machine, place by place; the accelerator alone where all are the same."""
+        return self.machine or (self.accelerator,)
+
     @classmethod
     def unequal(cls, machine: tuple[Accelerator, ...], available: int | None, price: float | None) -> Offer:
         """A machine of unequal devices, each copy of a model spread over all of them."""

@@ -14,9 +14,9 @@ treats alike share a block plan and are evaluated together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -145,8 +145,6 @@ class _Group:
     workload: Load
     offers: Sequence[Offer]
     choices: Choices
-    weight_format: str
-    kv_format: str
     laid: deployment.Deployment
     place: int
     demand: Demand
@@ -230,8 +228,8 @@ class _Group:
                         model=self.model,
                         offer=offer,
                         layout=layout,
-                        weight_format=self.weight_format,
-                        kv_format=self.kv_format,
+                        weight_format=list(self.choices.weight_formats)[self.place],
+                        kv_format=cast(KvFormat, self.laid.case.kv_format).name,
                         ranks=ranks,
                         request_bytes=int(plan.request_bytes(work.mean_tokens)),
                         shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
@@ -361,28 +359,27 @@ class _Group:
 
 def _groups(model: Model, workload: Load, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
     """Every combination of one model, offers that an engine treats alike together."""
-    yield from _unequal(model, workload, [offer for offer in offers if offer.machine], choices)
-    kinds = _kinds(model, workload, [offer for offer in offers if not offer.machine], choices)
-    peaks: dict[tuple[str, ...], Peaks] = {}
     demands: dict[tuple[Layout, str, str], Demand] = {}
     memo = Memo()
-    for layout in _layouts(model, choices):
-        for members in kinds.values():
-            able = [offer for offer in members if _stands(layout, offer.accelerator)]
-            if not able:
-                continue
-            for kv in _caches(model, choices, able[0].accelerator):
-                storing = [offer for offer in able if _stores(offer, kv)]
+    for members in _kinds(model, workload, offers, choices):
+        machine = members[0].machine
+        peaks: dict[tuple[str, ...], Peaks] = {}
+        for layout in _over_machine(model, machine) if machine else _layouts(model, choices):
+            able = [offer for offer in members if machine or _stands(layout, offer.accelerator)]
+            for kv in _caches(model, choices, able[0].devices[0]) if able else ():
+                storing = [offer for offer in able if all(_stores(one, kv) for one in offer.devices)]
                 if not storing:
                     continue
-                devices = tuple(offer.accelerator for offer in storing)
+                devices = tuple(offer.devices[0] for offer in storing)
                 try:
-                    laid = lay_out(_case(model, workload, choices, devices, kv, layout), memo)
+                    case = _case(model, workload, choices, devices, kv, layout)
+                    laid = lay_out(_over_stages(replace(case, replica=machine), workload), memo)
                 except InputError:
                     continue
                 ids = tuple(device.id for device in devices)
                 if ids not in peaks:
-                    peaks[ids] = Peaks.stacked(devices)
+                    slowest = min(machine, key=lambda one: float(Peaks.of(one).bytes_per_s), default=None)
+                    peaks[ids] = Peaks.stacked(devices) if slowest is None else Peaks.of(slowest)
                 for place, (name, form) in enumerate(choices.weight_formats.items()):
                     asked = (layout, name, kv.name)
                     if asked not in demands:
@@ -393,8 +390,6 @@ def _groups(model: Model, workload: Load, offers: Sequence[Offer], choices: Choi
                         workload=workload,
                         offers=storing,
                         choices=choices,
-                        weight_format=name,
-                        kv_format=kv.name,
                         laid=laid,
                         place=place,
                         demand=demands[asked],
@@ -402,42 +397,17 @@ def _groups(model: Model, workload: Load, offers: Sequence[Offer], choices: Choi
                     )
 
 
-def _unequal(model: Model, workload: Load, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
-    """Machines of unequal devices: tensor parallel over all, or stages with the partition that holds the most."""
-    for offer in offers:
-        slowest = min((Peaks.of(one) for one in offer.machine), key=lambda one: float(one.bytes_per_s))
-        for layout in _over_machine(model, offer):
-            for kv in _caches(model, choices, offer.machine[0]):
-                if not all(kv.stored_by(one.compute_capability, one.vendor) for one in offer.machine):
-                    continue
-                case = _case(model, workload, choices, (offer.machine[0],), kv, layout)
-                case = replace(case, replica=offer.machine)
-                try:
-                    if layout.pipeline > 1:
-                        partition = best_partition(case, workload.longest_tokens)
-                        case = replace(case, layout=replace(layout, partition=partition))
-                    laid = lay_out(case)
-                except InputError:
-                    continue
-                for place, (name, form) in enumerate(choices.weight_formats.items()):
-                    whole = demand(model, form, choices.formats, kv, tensor_parallel=layout.tensor)
-                    yield _Group(
-                        model=model,
-                        workload=workload,
-                        offers=[offer],
-                        choices=choices,
-                        weight_format=name,
-                        kv_format=kv.name,
-                        laid=laid,
-                        place=place,
-                        demand=whole,
-                        peaks=slowest,
-                    )
+def _over_stages(case: Case, workload: Load) -> Case:
+    """A case whose stages stand on unequal devices with the partition that holds the most; others as they are."""
+    if not case.replica or case.layout.pipeline == 1:
+        return case
+    partition = best_partition(case, workload.longest_tokens)
+    return replace(case, layout=replace(case.layout, partition=partition))
 
 
-def _over_machine(model: Model, offer: Offer) -> list[Layout]:
-    """The ways to spread one copy over all devices of a machine."""
-    devices = len(offer.machine)
+def _over_machine(model: Model, machine: Sequence[Accelerator]) -> list[Layout]:
+    """The ways to spread one copy over all devices of a machine: tensor parallel, or in stages."""
+    devices = len(machine)
     sizes = allowed_tensor_parallel(model, devices)
     return [Layout(tensor=size, pipeline=devices // size) for size in sizes if devices % size == 0]
 
@@ -475,16 +445,16 @@ def _scheduler(model: Model, workload: Load, choices: Choices, device: Accelerat
     )
 
 
-def _kinds(
-    model: Model, workload: Load, offers: Sequence[Offer], choices: Choices
-) -> dict[Hashable, list[Offer]]:
-    """Offers that the engine treats alike: equal scheduler sizes, equal reserves, equal kernels."""
+def _kinds(model: Model, workload: Load, offers: Sequence[Offer], choices: Choices) -> Iterable[list[Offer]]:
+    """Offers that the engine treats alike: equal scheduler sizes, equal reserves, equal kernels; each unequal machine by itself."""
     kinds: dict[Hashable, list[Offer]] = {}
-    for offer in offers:
-        device = offer.accelerator
-        alike = (_scheduler(model, workload, choices, device), device_class(choices.engine, device))
+    for number, offer in enumerate(offers):
+        alike: Hashable = number
+        if not offer.machine:
+            device = offer.accelerator
+            alike = (_scheduler(model, workload, choices, device), device_class(choices.engine, device))
         kinds.setdefault(alike, []).append(offer)
-    return kinds
+    return kinds.values()
 
 
 def _caches(model: Model, choices: Choices, device: Accelerator) -> list[KvFormat]:
@@ -493,8 +463,8 @@ def _caches(model: Model, choices: Choices, device: Accelerator) -> list[KvForma
     return list({form.name: form for form in (form or own for form in choices.kv_formats.values())}.values())
 
 
-def _stores(offer: Offer, kv: KvFormat) -> bool:
-    return kv.stored_by(offer.accelerator.compute_capability, offer.accelerator.vendor)
+def _stores(device: Accelerator, kv: KvFormat) -> bool:
+    return kv.stored_by(device.compute_capability, device.vendor)
 
 
 def _case(
