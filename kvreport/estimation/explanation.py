@@ -407,8 +407,8 @@ def _printed_otherwise(plan: BlockPlan, at_once: float, label: str) -> Iterator[
         )
 
 
-def _fewest(estimate: Estimate, own: float) -> Iterator[str]:
-    """The rank that holds fewer requests than the fullest one, on which the other lines are; nothing if it is that one."""
+def _fewest(estimate: Estimate, own: float) -> tuple[float, str]:
+    """How many requests the rank with the fewest holds, and a line if it is not the fullest one, of which ``own`` is."""
     tokens, found = estimate.request.context_tokens, (own, "")
     for one in () if estimate.deployment is None else estimate.deployment.others:
         pool, plan = one.budget.kv_pool_bytes, one.plan
@@ -416,9 +416,10 @@ def _fewest(estimate: Estimate, own: float) -> Iterator[str]:
             int(pool_blocks(pool, plan)),
             int(plan.profile.request_bytes(tokens)) // plan.block_bytes,
         )
+        layers = one.case.stage_of and one.case.stage_of[1]
+        where = f"the stage of layers {layers.start} to {layers.stop - 1}" if layers else "another rank"
+        most = beside(pool, plan, tokens)
         if each and blocks / each < found[0]:
-            layers = one.case.stage_of and one.case.stage_of[1]
-            where = f"the stage of layers {layers.start} to {layers.stop - 1}" if layers else "another rank"
             found = (
                 blocks / each,
                 (
@@ -426,8 +427,12 @@ def _fewest(estimate: Estimate, own: float) -> Iterator[str]:
                     f"{blocks:,} / {each:,} = {_cut(blocks / each)} requests at once"
                 ),
             )
-    if found[1]:
-        yield found[1]
+        if most is not None and int(most) < math.floor(found[0]):
+            found = (
+                int(most),
+                f"{where} holds fewer: its pools for states and windows allow {int(most):,} requests",
+            )
+    return found
 
 
 def _block_lines(estimate: Estimate) -> Iterator[str]:
@@ -473,10 +478,13 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
                     else ""
                 )
             )
-            yield from _fewest(estimate, total / each_blocks)
+        own = total / each_blocks if each_blocks else 0
+        at_most, elsewhere = _fewest(estimate, own if most is None else min(own, int(most)))
+        if elsewhere:
+            yield elsewhere
+        if at_once is not None:
             yield from _printed_otherwise(plan, at_once, label)
-        there = total // each_blocks if each_blocks else 0
-        there = there if most is None else min(there, int(most))
+        there = math.floor(at_most)
         held = estimate.max_concurrent_requests_by_memory
         told = None if estimate.deployment is None else estimate.deployment.max_requests
         fewer = there < min(held // ranks, told or 0)

@@ -283,6 +283,21 @@ def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() ->
     assert int(quotients[1]) == answer.max_concurrent_requests_by_memory < quotients[0]
 
 
+def test_a_stage_with_fewer_states_is_named_beside_the_fullest_in_the_explanation() -> None:
+    answer = kvreport.estimate(
+        "nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16",
+        gpu="h800-sxm-80gb",
+        context_tokens=1,
+        pipeline_parallel=4,
+        engine="sglang-0.5.17",
+        max_seqs=16384,
+    )
+    assert any(line.endswith("= 323.00 requests at once") for line in answer.explanation)
+    fewest = next(line for line in answer.explanation if "holds fewer" in line)
+    allowed = int(re.findall(r"^the stage of layers 10 to 19 .* allow ([\d,]+) requests$", fewest)[0])
+    assert allowed == answer.max_concurrent_requests_by_memory == 322
+
+
 def test_tables_in_host_memory_are_named_beside_the_bytes_of_a_gpu() -> None:
     asked = {"gpu": "h200-sxm-141gb", "context_tokens": 8192, "tensor_parallel": 8}
     line = (
