@@ -543,14 +543,22 @@ def require_known(names: Iterable[str]) -> None:
         InputError: If a name is unknown, with the nearest one.
     """
     known = {option.name for option in options()}
+    of_flags = {
+        flag.lstrip("-").replace("-", "_"): option.name for option in options() for flag in option.flags
+    }
     for name in names:
         if name in RENAMED:
             raise InputError(f"{name}: found the name of an earlier edition; allowed: {RENAMED[name]}")
         if name not in known:
-            near = get_close_matches(name, known, n=1) or sorted(
-                one
-                for one in known
-                if one.startswith(f"{name}_") or "".join(w[0] for w in one.split("_")) == name
+            near = (
+                [of_flags[name]]
+                if name in of_flags
+                else get_close_matches(name, known, n=1)
+                or sorted(
+                    one
+                    for one in known
+                    if one.startswith(f"{name}_") or "".join(w[0] for w in one.split("_")) == name
+                )
             )
             raise InputError(
                 f"unknown option {shorten(name)}; "

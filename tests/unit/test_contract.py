@@ -143,3 +143,9 @@ def test_names_of_an_earlier_edition_say_what_to_write() -> None:
             kvreport.InputError, match=f"{name}: found the name of an earlier edition; allowed: {now}"
         ):
             kvreport.estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="h100-sxm-80gb", **{name: value})
+
+
+@pytest.mark.parametrize(("flag", "option"), [("context", "context_tokens"), ("tp", "tensor_parallel")])
+def test_a_keyword_spelled_as_the_flag_is_answered_with_the_option_s_name(flag: str, option: str) -> None:
+    with pytest.raises(kvreport.InputError, match=f"did you mean {option}"):
+        kvreport.estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", **{flag: 8})
