@@ -399,12 +399,13 @@ def _cut(at_once: float) -> str:
     return f"{math.floor(at_once * 100) / 100:.2f}"
 
 
-def _printed_otherwise(plan: BlockPlan, at_once: float, label: str) -> Iterator[str]:
-    if plan.printed is not None:
-        yield (
-            f"{_cut(at_once)} is the concurrency that {label} prints: its line counts bytes, in pages of "
-            f"{plan.first_page_bytes:,} B"
-        )
+def _printed_otherwise(plan: BlockPlan, at_once: float | None, label: str) -> str:
+    if plan.printed is None or at_once is None:
+        return ""
+    return (
+        f"{_cut(at_once)} is the concurrency that {label} prints: its line counts bytes, in pages of "
+        f"{plan.first_page_bytes:,} B"
+    )
 
 
 def _fewest(estimate: Estimate, own: float) -> tuple[float, str]:
@@ -433,6 +434,26 @@ def _fewest(estimate: Estimate, own: float) -> tuple[float, str]:
                 f"{where} holds fewer: its pools for states and windows allow {int(most):,} requests",
             )
     return found
+
+
+def _if_told(estimate: Estimate, there: int) -> tuple[bool, str]:
+    """Whether the engine is told more than it holds, which fewer would mend, and a line where pools follow the number."""
+    held = estimate.max_concurrent_requests_by_memory // estimate.request.layout.data
+    told = None if estimate.deployment is None else estimate.deployment.max_requests
+    fewer = there < min(held, told or 0)
+    if estimate.plan.pool is None or held == there:
+        return fewer, ""
+    return fewer, (
+        f"if {estimate.request.engine.label} is set to run {'fewer' if fewer else 'more'} requests at once, it "
+        + (
+            "sets aside states for fewer"
+            if fewer
+            else "takes states or rings of each request from the tokens"
+            if held < there
+            else "makes those pools larger"
+        )
+        + f": memory then allows {held:,}"
+    )
 
 
 def _block_lines(estimate: Estimate) -> Iterator[str]:
@@ -480,26 +501,9 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             )
         own = total / each_blocks if each_blocks else 0
         at_most, elsewhere = _fewest(estimate, own if most is None else min(own, int(most)))
-        if elsewhere:
-            yield elsewhere
-        if at_once is not None:
-            yield from _printed_otherwise(plan, at_once, label)
-        there = math.floor(at_most)
-        held = estimate.max_concurrent_requests_by_memory
-        told = None if estimate.deployment is None else estimate.deployment.max_requests
-        fewer = there < min(held // ranks, told or 0)
-        if plan.pool is not None and held // ranks != there:
-            yield (
-                f"if {label} is set to run {'fewer' if fewer else 'more'} requests at once, it "
-                + (
-                    "sets aside states for fewer"
-                    if fewer
-                    else "takes states or rings of each request from the tokens"
-                    if held // ranks < there
-                    else "makes those pools larger"
-                )
-                + f": memory then allows {held // ranks:,}"
-            )
+        fewer, if_told = _if_told(estimate, math.floor(at_most))
+        printed = _printed_otherwise(plan, at_once, label)
+        yield from filter(None, (elsewhere, printed, if_told))
     elif each and at_once is not None:
         yield (
             f"{estimate.budget.kv_pool_bytes:,} B / {each:,} B per request of {tokens:,} tokens "
