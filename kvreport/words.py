@@ -1,4 +1,4 @@
-"""Words and names that Python and the browser share: verdicts, reasons, limits, server flags.
+"""Words and names that Python and the browser share: verdicts, reasons, limits.
 
 They stand in ``words.json``; :mod:`kvreport.publish.browser` puts the same file into the site's
 scripts. Keys are what the command line and the dataset say, values are for readers.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -75,36 +74,8 @@ def engine_name(record: str) -> str:
     return f"{name} {found[2]}" if found[2] else name
 
 
-@dataclass(frozen=True, slots=True)
-class ServeFlags:
-    """How a server is started, and what its flags are called."""
-
-    start: tuple[str, ...]
-    tensor_parallel: str  # Ranks that the model is split over.
-    context: str
-    max_num_seqs: str
-    share: str  # Memory share (vLLM) or static memory fraction (SGLang).
-    weights: str
-    kv: str
-    kv_names: Mapping[str, str]  # The server's names of KV formats, where they are not ours.
-    batched: str
-    eager: str
-    pipeline_parallel: str
-    data_parallel: str
-    data_attention: tuple[str, ...]  # What attention by data rank asks for beside their number.
-    expert_parallel: tuple[str, ...]
-    decode_context_parallel: str  # Parts that a cache's tokens are divided into.
-
-
-def _fixed(flag: Any) -> Any:  # noqa: ANN401 - a word, several, or names
-    return tuple(flag) if isinstance(flag, list) else flag
-
-
-SERVE: Final[dict[str, ServeFlags]] = {
-    server: ServeFlags(**{name: _fixed(flag) for name, flag in flags.items()})
-    for server, flags in ALL["serve"].items()
-}
-"""Flags by server."""
+KV_NAMES: Final[dict[str, dict[str, str]]] = ALL["kv_names"]
+"""A server's names of KV formats, where they are not ours, by server."""
 
 COMPONENTS: Final[dict[str, str]] = ALL["components"]
 """What weights are for, by component."""

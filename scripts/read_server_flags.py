@@ -293,9 +293,12 @@ def written_out(record: dict) -> str:  # type: ignore[type-arg]
     """A file of flags as text: one group a block, its flags in lines of at most 120 signs."""
     lines = []
     for key, value in record.items():
-        lines += (
-            [f"{key}:", *_blocks(value)] if key in ("groups", "variables") else [f"{key}: {_flow(value)}"]
-        )
+        if key in ("groups", "variables"):
+            lines += [f"{key}:", *_blocks(value)]
+        elif key == "in_logs":
+            lines += [f"{key}:", *(f"  {flag}: {_flow(known)}" for flag, known in value.items())]
+        else:
+            lines.append(f"{key}: {_flow(value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -198,10 +198,10 @@
 
     /* Flags of the log that change memory and that the published data cannot follow. */
     function ignored(facts) {
-      const names = [];
-      if (facts.block_tokens !== undefined) names.push(`--block-size ${facts.block_tokens}`);
+      const flags = kvKernel.words.serve.vllm, names = [];
+      if (facts.block_tokens !== undefined) names.push(`${flags.block_size} ${facts.block_tokens}`);
       if (facts.quantization !== undefined && facts.quantization !== "None") {
-        names.push(`--quantization ${facts.quantization}`);
+        names.push(`${flags.weights} ${facts.quantization}`);
       }
       return names;
     }

@@ -199,13 +199,13 @@
         ["pipeline_parallel", flags.pipeline_parallel],
         ["data_parallel", flags.data_parallel],
         ["context_parallel", flags.decode_context_parallel],
-        ["nodes", "--nnodes"],
+        ["nodes", flags.nodes],
       ]
     ) if (facts[fact] > 1) names.push(`${flag} ${facts[fact]}`);
-    if (facts.expert_parallel) names.push(...flags.expert_parallel);
+    if (facts.expert_parallel) names.push(flags.expert_parallel);
     if (facts.redundant_experts > 0) names.push(`${facts.redundant_experts} redundant experts`);
     if (facts.all_to_all !== undefined) names.push(facts.all_to_all);
-    if (encodesWhole(facts)) names.push("--mm-encoder-tp-mode data");
+    if (encodesWhole(facts)) names.push(`${flags.mm_encoder_tp_mode} data`);
     if (partitioned(facts)) names.push(`VLLM_PP_LAYER_PARTITION=${facts.pipeline_partition}`);
     return names;
   };

@@ -720,12 +720,12 @@
         `smallest KV pool that holds the peak: ${gib(back.pool)} GiB per GPU${
           back.utilization === null
             ? ""
-            : `, a memory share of ${back.utilization} (--gpu-memory-utilization)`
+            : `, a memory share of ${back.utilization} (${kvKernel.words.serve.vllm.utilization})`
         }`,
       );
       if (back.fractions) {
         lines.push(
-          `--mem-fraction-static: ${back.fractions.lowest} to ${back.fractions.highest} (the names and limits of SGLang)`,
+          `${kvKernel.words.serve.sglang.utilization}: ${back.fractions.lowest} to ${back.fractions.highest} (the names and limits of SGLang)`,
         );
       }
       lines.push(

@@ -452,22 +452,22 @@
     const across = sglang ? ranks : layout.tp;
     if (across > 1) words.push(flags.tensor_parallel, String(across));
     if (layout.pp > 1) words.push(flags.pipeline_parallel, String(layout.pp));
-    if (layout.dp > 1) words.push(flags.data_parallel, String(layout.dp), ...flags.data_attention);
-    if (layout.ep) words.push(...flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
+    if (layout.dp > 1) words.push(flags.data_parallel, String(layout.dp), ...(sglang ? [flags.enable_dp_attention] : []));
+    if (layout.ep) words.push(flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
     if (layout.dcp > 1) words.push(flags.decode_context_parallel, String(layout.dcp));
     if (layout.nodes > 1) {
       const local = Math.floor(layout.dp / layout.nodes);
-      if (!sglang && local > 0 && layout.dp > 1) words.push("--data-parallel-size-local", String(local));
-      else words.push("--nnodes", String(layout.nodes));
+      if (!sglang && local > 0 && layout.dp > 1) words.push(flags.data_parallel_size_local, String(local));
+      else words.push(flags.nodes, String(layout.nodes));
     }
     words.push(flags.context, String(work.longest));
     const each = Math.max(Math.floor(found.each / layout.dp), 1);
-    words.push(flags.max_num_seqs, String(each * (sglang ? layout.dp : 1)));
-    if (share !== null) words.push(flags.share, String(share));
+    words.push(flags.max_seqs, String(each * (sglang ? layout.dp : 1)));
+    if (share !== null) words.push(flags.utilization, String(share));
     if (kernel.words.online_weights.includes(found.weightFormat)) {
       words.push(flags.weights, found.weightFormat);
     }
-    if (found.kv !== own) words.push(flags.kv, flags.kv_names[found.kv] || found.kv);
+    if (found.kv !== own) words.push(flags.kv, kernel.words.kv_names[server][found.kv] || found.kv);
     return words.map(quote).join(" ");
   }
 

@@ -360,27 +360,27 @@
     const across = sglang ? ranks : layout.tp;
     if (across > 1) said.push(flags.tensor_parallel, String(across));
     if (layout.pp > 1) said.push(flags.pipeline_parallel, String(layout.pp));
-    if (layout.dp > 1) said.push(flags.data_parallel, String(layout.dp), ...flags.data_attention);
-    if (layout.ep) said.push(...flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
+    if (layout.dp > 1) said.push(flags.data_parallel, String(layout.dp), ...(sglang ? [flags.enable_dp_attention] : []));
+    if (layout.ep) said.push(flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
     if (layout.dcp > 1) said.push(flags.decode_context_parallel, String(layout.dcp));
     if (layout.nodes > 1) {
       const local = Math.floor(layout.dp / layout.nodes);
-      if (!sglang && local > 0 && layout.dp > 1) said.push("--data-parallel-size-local", String(local));
-      else said.push("--nnodes", String(layout.nodes));
+      if (!sglang && local > 0 && layout.dp > 1) said.push(flags.data_parallel_size_local, String(local));
+      else said.push(flags.nodes, String(layout.nodes));
     }
     said.push(flags.context, String(context));
     // SGLang divides the number among its data ranks.
-    if (state.seqs) said.push(flags.max_num_seqs, String(state.seqs * (sglang ? layout.dp : 1)));
+    if (state.seqs) said.push(flags.max_seqs, String(state.seqs * (sglang ? layout.dp : 1)));
     const usual = deployment.gpu.share === site.engine.utilization ? undefined : deployment.gpu.share;
     const share = state.share ?? usual;
-    if (share !== undefined) said.push(flags.share, String(share));
+    if (share !== undefined) said.push(flags.utilization, String(share));
     if (words.online_weights.includes(deployment.weightFormat)) {
       said.push(flags.weights, deployment.weightFormat);
     }
     if (deployment.kvFormat !== kvOf(model, deployment.gpu)) {
-      said.push(flags.kv, flags.kv_names[deployment.kvFormat] || deployment.kvFormat);
+      said.push(flags.kv, words.kv_names[server][deployment.kvFormat] || deployment.kvFormat);
     }
-    if (state.batched) said.push(flags.batched, String(state.batched));
+    if (state.batched) said.push(flags.max_batched_tokens, String(state.batched));
     if (state.eager) said.push(flags.eager);
     return said.map(quote).join(" ");
   }

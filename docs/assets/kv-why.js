@@ -109,7 +109,7 @@
     }
     const slots = kvKernel.wholeBlocks(deployment.pool, deployment.block);
     if (deployment.wanted > slots && slots > 0) found.push([`max_num_seqs ${count(slots)}`, { seqs: slots }]);
-    if (!deployment.eager) found.push(["No CUDA graphs (--enforce-eager)", { eager: true }]);
+    if (!deployment.eager) found.push([`No CUDA graphs (${words.serve.vllm.eager})`, { eager: true }]);
     const wider = site.layouts.filter((layout) =>
       layout.devices === layout.tp && layout.dcp === 1 && !layout.ep && layout.tp > deployment.layout.tp &&
       layout.devices <= LEVERS.node

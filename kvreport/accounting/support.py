@@ -22,6 +22,7 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.catalog.remembered import remembered
+from kvreport.catalog.server_flags import flag_names
 from kvreport.catalog.support import (
     DeviceRule,
     FormatRule,
@@ -384,13 +385,13 @@ def _joined(
         if rule.most_heads is None or heads >= (rule.own_heads or heads + 1):
             return _out(
                 f"{engine.label} divides no contexts of {model.id} on {accelerator.name}: its attention kernels there do "
-                "not return what ranks need to join their parts (--data-parallel-size stores a context once, too)"
+                f"not return what ranks need to join their parts ({flag_names('vllm')['data_parallel']} stores a context once, too)"
             )
         if heads * parts > rule.most_heads:
             most = rule.most_heads // heads
             return _out(
                 f"{engine.label} joins at most {rule.most_heads} query heads on {accelerator.name}; {parts} ranks have "
-                f"{heads} each (--decode-context-parallel-size {most} starts)"
+                f"{heads} each ({flag_names('vllm')['decode_context_parallel']} {most} starts)"
             )
     return RUNS
 

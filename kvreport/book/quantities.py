@@ -304,7 +304,7 @@ class Quantities:
         return self._estimate(model, gpu, tokens, options).budget.activations
 
     def share(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> float:
-        """Share of the device memory that the engine may use (``--gpu-memory-utilization``)."""
+        """Share of the device memory that the engine may use."""
         return self._estimate(model, gpu, tokens, options).budget.utilization
 
     def state_slots(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:

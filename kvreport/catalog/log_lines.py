@@ -17,6 +17,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Text
 from kvreport.catalog.expressions import fault_of
+from kvreport.catalog.server_flags import LoggedFlag
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.errors import CatalogError, Fault, shorten
 from kvreport.resources import data_dir
@@ -143,41 +144,29 @@ class StartLine(Record):
         return self.expression
 
 
-class MemoryFlag(Record):
-    """A flag of a server that changes memory: who reads it, and what it changes where nobody does."""
+def unfollowed_line(engine: Engine, flag: str, known: LoggedFlag, changes: str) -> LogLine:
+    """Return the line that states a flag which nothing follows; it states no fact.
 
-    changes: Text  # What of the memory it changes, in words.
-    # The flag of ``kvreport estimate`` of the same meaning; None where there is none.
-    estimate: Text | None = None
-    # The fact that the log reader takes from it; None if a log is only told that it is not followed.
-    fact: Text | None = None
-    # A value that a server prints where nobody set the flag; ``*`` if what it prints tells nothing.
-    usual: Text | None = None
-    older: Text | None = None
-
-    def line(self, engine: str, flag: str) -> LogLine:
-        """Return the line that states a flag which nothing follows; it states no fact.
-
-        vLLM prints the flags that were set as a dictionary, SGLang all of them as arguments of a call.
-        """
-        field = flag.removeprefix("--").replace("-", "_")
-        written = rf"(?<![\w`-])(?:{'|'.join(filter(None, (flag, self.older)))})(?![\w-])"
-        unset = f"{UNSET}|{re.escape(self.usual)}" if self.usual else UNSET
-        printed = rf"'{field}': " if engine == "vllm" else rf"\b{field}="
-        if self.usual != ANY_VALUE:
-            expression = rf"(?:{written}|{printed}(?!(?:{unset})(?![\w.])))"
-        elif engine == "vllm":
-            begins = "non-default args: "
-            expression = rf"(?:{written}|{begins}(?:(?!{begins}).)*?{printed})"
-        else:
-            expression = f"(?:{written})"
-        return LogLine(
-            name=f"{engine}_not_followed_{field}",
-            expression=expression,
-            says=f"{flag} is set: it changes {self.changes}.",
-            example=flag,
-            seen="the server's parser",
-        )
+    vLLM prints the flags that were set as a dictionary, SGLang all of them as arguments of a call.
+    """
+    field = flag.removeprefix("--").replace("-", "_")
+    written = rf"(?<![\w`-])(?:{'|'.join(filter(None, (flag, known.older)))})(?![\w-])"
+    unset = f"{UNSET}|{re.escape(known.usual)}" if known.usual else UNSET
+    printed = rf"'{field}': " if engine == "vllm" else rf"\b{field}="
+    if known.usual != ANY_VALUE:
+        expression = rf"(?:{written}|{printed}(?!(?:{unset})(?![\w.])))"
+    elif engine == "vllm":
+        begins = "non-default args: "
+        expression = rf"(?:{written}|{begins}(?:(?!{begins}).)*?{printed})"
+    else:
+        expression = f"(?:{written})"
+    return LogLine(
+        name=f"{engine}_not_followed_{field}",
+        expression=expression,
+        says=f"{flag} is set: it changes {changes}.",
+        example=flag,
+        seen="the server's parser",
+    )
 
 
 class LogLines(Record):
@@ -189,7 +178,6 @@ class LogLines(Record):
     # What can be changed where a start ends, in the words of each engine, and of ``any``.
     remedies: dict[Name, dict[Name, Text]] = Field(default_factory=dict)
     lines: tuple[LogLine, ...] = ()  # In the order in which they are tried; several may match one line.
-    flags: dict[Text, MemoryFlag] = Field(default_factory=dict)  # Flags of its server that change memory.
     starts: tuple[StartLine, ...] = ()  # Lines that a start is put together from, buffer by buffer.
 
     def faults(self, where: str) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -13,6 +13,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
 from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
 
 Effect = Literal["followed", "changes", "starts", "unknown", "none"]
 """What a flag does: an answer follows it; it changes a term of the memory that no answer follows; it decides whether
@@ -36,8 +37,20 @@ class FlagGroup(Record):
     package: Text | None = None  # The package that adds them to the server, where they are not its own.
     # The last release whose parser had them, where the newest one has them no more.
     until: Text | None = None
+    # The setting of a launch that a printed command writes with it, where this program has no flag of one meaning.
+    writes: Text | None = None
     # Every spelling, apart by spaces, with what it takes.
     flags: Annotated[dict[Text, Takes], Field(min_length=1)]
+
+
+class LoggedFlag(Record):
+    """A flag that changes memory, as the reader of logs takes it."""
+
+    fact: Text | None = None  # The fact that it states; None if a log is only told that it is not followed.
+    # A value that a server prints where nobody set the flag; ``*`` if what it prints tells nothing.
+    usual: Text | None = None
+    older: Text | None = None  # An earlier name.
+    changes: Text | None = None  # What it changes, where a log states more of it than what an answer follows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,7 @@ class ServerFlags(Record):
     groups: Annotated[tuple[FlagGroup, ...], Field(min_length=1)]  # Every flag, by effect.
     # Variables of the environment that change memory, by effect, as flags that take a value.
     variables: tuple[FlagGroup, ...] = ()
+    in_logs: dict[Text, LoggedFlag] = Field(default_factory=dict)  # In the order in which answers name them.
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -106,11 +120,27 @@ class FlagTable:
         self.server = server
         self._by_name: Mapping[str, ServerFlag] = dict(server.spellings())
 
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """The flags of the newest parser, by the setting that each writes: this program's option of the same meaning, or its own name."""
+        current = [one for one in self.server.groups if one.until is one.package is None]
+        made: dict[str, str] = {}
+        for group in current:
+            ours = group.writes or (group.ours if "=" not in (group.ours or "=") else None)
+            for spelled in group.flags:
+                first = spelled.split()[0]
+                made[(ours or first).lstrip("-").replace("-", "_")] = first
+        return made
+
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
+
+    def group_of(self, name: str) -> FlagGroup:
+        """The group of a spelling that the table has."""
+        return self._by_name[name].group
 
     def find(self, word: str) -> Found | None:
         """The flag that a word names, also dotted, underscored, with ``=``, negated or by its beginning; None for no flag.
@@ -164,21 +194,45 @@ FAMILIES: Final = ("vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx")
 """Engines whose servers' flags are listed."""
 
 
-def load_server_flags(data_dir: Path) -> dict[str, ServerFlags]:
+def flag_names(family: str) -> Mapping[str, str]:
+    """A server's flags by what each sets, as :attr:`FlagTable.names`.
+
+    Examples:
+        >>> names = flag_names("sglang")
+        >>> names["utilization"], names["data_parallel"], names["enable_lora"]
+        ('--mem-fraction-static', '--dp-size', '--enable-lora')
+    """
+    return flag_table(data_dir(), family).names
+
+
+def with_flags(text: str) -> str:
+    """A text with the names of flags in place of ``{server:setting}``, as :attr:`FlagTable.names`.
+
+    Examples:
+        >>> with_flags("raise --{vllm:utilization} to {value}")
+        'raise --gpu-memory-utilization to {value}'
+    """
+    return _PLACE.sub(lambda place: flag_names(place[1])[place[2]].lstrip("-"), text)
+
+
+_PLACE: Final = re.compile(r"\{(\w+):(\w+)\}")
+
+
+def load_server_flags(folder: Path) -> dict[str, ServerFlags]:
     """Read the flags of every server of a catalog's folder, by family.
 
     Raises:
         CatalogError: If a file is not right.
     """
-    return {family: flag_table(data_dir, family).server for family in FAMILIES}
+    return {family: flag_table(folder, family).server for family in FAMILIES}
 
 
 @cache
-def flag_table(data_dir: Path, family: str) -> FlagTable:
+def flag_table(folder: Path, family: str) -> FlagTable:
     """Read one server's flags.
 
     Raises:
         CatalogError: If its file is not right.
     """
     name = f"flags/{family}.yaml"
-    return FlagTable(validate(ServerFlags, read_yaml(data_dir / name, name), name))
+    return FlagTable(validate(ServerFlags, read_yaml(folder / name, name), name))

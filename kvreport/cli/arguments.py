@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.catalog.server_flags import with_flags
 from kvreport.cli.deploy import add_as_option
 from kvreport.cli.numbers import real, whole
 from kvreport.cli.query_options import add_query_options
@@ -43,6 +44,10 @@ def add_commands(commands: _SubParsersAction[Any]) -> None:
 
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Lines that break at spaces alone: a flag that is cut at a hyphen cannot be searched for, or copied."""
+
+    def add_text(self, text: str | None) -> None:
+        """Add a text, with servers' flags in place of what they set."""
+        super().add_text(text and with_flags(text))
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)

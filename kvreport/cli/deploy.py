@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kvreport.catalog.server_flags import dashed
+from kvreport.catalog.server_flags import dashed, flag_names
 from kvreport.cli.server_flags import PASSED_ON
 from kvreport.errors import InputError
 from kvreport.words import ENGINES
@@ -119,6 +119,7 @@ def as_pasted(launch: Deployed, name: str, passed_on: str) -> Deployed:
     Where a server listens, and what its nodes are called, the file says itself.
     """
     from kvreport.architectures.hub import is_repository_id
+    from kvreport.deployments.written import ADDRESS
 
     words = list(launch.words)
     if is_repository_id(name) and launch.model in words:
@@ -127,7 +128,7 @@ def as_pasted(launch: Deployed, name: str, passed_on: str) -> Deployed:
     own = {
         dashed(word.partition("=")[0]) for word in (*words, *launch.serving.rank, *launch.serving.follower)
     }
-    own |= {"--port", "--host", "--nnodes"}
+    own |= {*ADDRESS, flag_names("vllm")["nodes"]}
     passed = (one for one in json.loads(passed_on) if dashed(one[0].partition("=")[0]) not in own)
     return replace(launch, words=(*words, *(word for one in passed for word in one)))
 

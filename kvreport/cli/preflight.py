@@ -14,6 +14,7 @@ from io import SEEK_END, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.catalog.server_flags import flag_names
 from kvreport.cli.deploy import host_bytes
 from kvreport.cli.output import REQUIREMENT_NOT_MET, paint, plain, write, write_json
 from kvreport.errors import InputError, ServerRefusalError, shorten
@@ -230,7 +231,8 @@ def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Es
     named = device if isinstance(device, str) else device.id
     given = {word.partition("=")[0].replace("_", "-") for word in server.words}
     more = ["--gpu", named]
-    if server.nodes > 1 and not given & {"--nnodes", "--nodes", "--data-parallel-size-local"}:
+    names = flag_names("vllm")
+    if server.nodes > 1 and not given & {"--nodes", names["nodes"], names["data_parallel_size_local"]}:
         more += ["--nodes", str(server.nodes)]
     options = parser().parse_args([*words, *more])
     values: dict[str, Any] = query_values(options) | {"gpu": device}

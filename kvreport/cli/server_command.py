@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from kvreport.catalog.server_flags import dashed
+from kvreport.catalog.server_flags import dashed, flag_names
 from kvreport.cli.local_server_command import local_arguments, local_start, started_by
 from kvreport.cli.server_flags import not_followed_word, table_of, variable_words
 from kvreport.deployments.shell import CONTAINERS
@@ -127,13 +127,6 @@ def taken_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return [*before, model, *engine], _lora(rest)
 
 
-_SIZES: Final = {
-    "--tp-size": "--tp-size", "--tensor-parallel-size": "--tp-size", "--dp-size": "--dp-size", "--ep-size": "--ep-size",
-    "--moe-expert-parallel-size": "--ep-size",
-}  # fmt: skip
-"""Flags of tensor, data and expert ranks of SGLang and of TensorRT-LLM, the first of which counts all GPUs of a stage."""
-
-
 def data_attention(words: Sequence[str]) -> list[str]:
     """Replace SGLang's or TensorRT-LLM's sizes of a layout by this program's, where data ranks or expert ranks are among them.
 
@@ -149,35 +142,47 @@ def data_attention(words: Sequence[str]) -> list[str]:
         >>> data_attention("m --tp-size 8 --dp-size 8 --enable-dp-attention --ep-size 8".split())
         ['m', '--tensor-parallel', '1', '--data-parallel', '8', '--expert-parallel']
     """
+    names = flag_names("sglang")
+    ranks = tensors, datas, experts = (
+        names["tensor_parallel"],
+        names["data_parallel"],
+        names["expert_parallel"],
+    )
+    of_tensorrt = flag_names("tensorrt_llm")
+    known = dict(zip(ranks, ranks, strict=True))
+    known |= {
+        dashed(of_tensorrt["tensor_parallel"]): tensors,
+        dashed(of_tensorrt["moe_expert_parallel_size"]): experts,
+    }
     sizes: dict[str, int] = {}
     kept: list[str] = []
     attention, rest = False, iter(words)
     for word in rest:
         name, sign, value = word.partition("=")
         spelled = dashed(name)
-        if spelled == "--enable-dp-attention":
+        if spelled == names["enable_dp_attention"]:
             attention = True
-        elif spelled == "--attn-dp-size":  # the two flags in one (``arg_groups/parallel_hook.py``)
-            attention, sizes["--dp-size"] = True, _count(spelled, value if sign else next(rest, ""))
-        elif spelled in _SIZES:
-            sizes[_SIZES[spelled]] = _count(spelled, value if sign else next(rest, ""))
+        elif spelled == names["attn_dp_size"]:  # the two flags in one (``arg_groups/parallel_hook.py``)
+            attention, sizes[datas] = True, _count(spelled, value if sign else next(rest, ""))
+        elif spelled in known:
+            sizes[known[spelled]] = _count(spelled, value if sign else next(rest, ""))
         else:
             kept.append(word)
-    tensor, data, expert = (sizes.get(name, 1) for name in ("--tp-size", "--dp-size", "--ep-size"))
+    tensor, data, expert = (sizes.get(name, 1) for name in ranks)
     if attention and data == 1:
-        said = "no effect with one data rank (--dp-size 1)"
-        kept.append(not_followed_word("--enable-dp-attention", "", None, said))
+        said = f"no effect with one data rank ({datas} 1)"
+        kept.append(not_followed_word(names["enable_dp_attention"], "", None, said))
     if data == expert == 1:
-        return [*kept, *(["--tp-size", str(tensor)] if "--tp-size" in sizes else [])]
+        return [*kept, *([tensors, str(tensor)] if tensors in sizes else [])]
     if expert not in {1, tensor}:
         said = f"not followed; counted as {tensor}: experts of a part of the GPUs are cut on each, to the same size"
-        kept.append(not_followed_word("--ep-size", str(expert), "experts of a device", said))
+        kept.append(not_followed_word(experts, str(expert), "experts of a device", said))
     if data > 1 and not attention:
         said = f"not followed; the server starts {data} copies of itself, and the answer is of one of them"
-        kept.append(not_followed_word("--dp-size", str(data), None, said))
+        kept.append(not_followed_word(datas, str(data), None, said))
         data = 1
     if tensor % data:
-        raise InputError(f"--dp-size: found {data} with --tp-size {tensor}; allowed: a divisor of {tensor}")
+        raise InputError(f"{datas}: found {data} with {tensors} {tensor}; allowed: a divisor of {tensor}")
     made = ["--tensor-parallel", str(tensor // data)]
     made += ["--data-parallel", str(data)] if data > 1 else []
     return [*kept, *made, *(["--expert-parallel"] if expert > 1 else [])]
@@ -304,9 +309,10 @@ def _written_out(word: str) -> str:
 
 def _lora(words: list[str]) -> list[str]:
     """VLLM's ``--enable-lora`` with the adapters and rank that it takes where they are not stated."""
-    if "--enable-lora" not in words:
+    names = flag_names("vllm")
+    if names["enable_lora"] not in words:
         return words
-    kept = [word for word in words if word != "--enable-lora"]
+    kept = [word for word in words if word != names["enable_lora"]]
     stated = {word.partition("=")[0].replace("_", "-") for word in kept}
     kept += [] if "--max-loras" in stated else ["--max-loras", "1"]
     return kept + ([] if "--max-lora-rank" in stated else ["--max-lora-rank", _LORA_RANK])

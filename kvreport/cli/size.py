@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvreport import words
 from kvreport.accounting import kernel
+from kvreport.catalog.server_flags import flag_names
 from kvreport.cli.deploy import as_pasted, check_as, launch_of
 from kvreport.cli.numbers import finite
 from kvreport.cli.output import given, table, write, write_answer, write_json
@@ -416,8 +417,8 @@ def _limits(facts: Mapping[str, Any], flag: str) -> list[tuple[str, str]]:
 
 def _share_flag(found: Sizing) -> str:
     """What the engine calls its share of the memory."""
-    server = words.SERVE.get(found.catalog.engine(found.engine).family)
-    return "share of the memory" if server is None else server.share
+    family = found.catalog.engine(found.engine).family
+    return flag_names(family)["utilization"] if family in words.KV_NAMES else "share of the memory"
 
 
 def _machines(found: Solution) -> str:

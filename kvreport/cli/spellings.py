@@ -15,7 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-from kvreport.catalog.server_flags import FAMILIES, dashed
+from kvreport.catalog.server_flags import FAMILIES, dashed, flag_names
 from kvreport.cli.local_server_command import FIT
 from kvreport.cli.server_command import data_attention, taken_apart
 from kvreport.cli.server_flags import FlagReader, having, ours_of, table_of
@@ -134,17 +134,20 @@ def _server(words: Sequence[str]) -> tuple[str, str]:
     return "vllm", ""
 
 
-_WITH_LETTERS: Final = frozenset({"--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"})
+_WITH_LETTERS: Final = ("context", "max_batched_tokens", "kv_cache_memory_bytes")
 """Counts that vLLM reads with letters (``vllm/engine/arg_utils.py::_compute_kwargs``, ``human_readable_int``)."""
 
 
 def _with_unit(flag: str, value: str) -> str:
     """A server's value with the unit that its flag implies: decimal letters of tokens, GiB of host memory."""
-    if flag in _WITH_LETTERS and (value[-1:].islower() or flag == "--kv-cache-memory-bytes"):
+    if not flag.startswith("--"):
+        return value
+    names = flag_names("vllm")
+    if flag in {names[name] for name in _WITH_LETTERS} and (
+        value[-1:].islower() or flag == names["kv_cache_memory_bytes"]
+    ):
         return _written_out(value)
-    return (
-        f"{value}GiB" if flag == "--kv-offloading-size" and re.fullmatch(r"\d+(?:\.\d+)?", value) else value
-    )
+    return f"{value}GiB" if flag == names["kv_offload"] and re.fullmatch(r"\d+(?:\.\d+)?", value) else value
 
 
 def _written_out(tokens: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kvreport.budgets import DEPLOYMENT
+from kvreport.catalog.server_flags import flag_names
 from kvreport.deployments.documents import Map, Seq, read_documents
 from kvreport.deployments.resources import (
     DYNAMO,
@@ -32,6 +33,9 @@ from kvreport.deployments.shell import (
 )
 from kvreport.errors import InputError
 from kvreport.units import GIB
+
+VLLM: Final = flag_names("vllm")
+"""vLLM's flags by what each sets, which charts write."""
 
 KINDS: Final = ("compose", "kubernetes", "lws", "kserve", "llm-d", "dynamo", "helm", "systemd", "script")
 """Kinds of files that are read."""
@@ -398,9 +402,9 @@ class _Finder:
             stages = whole(sizes.text("pipeline") or "1") or 1
             nodes = max(data // local, 1) if local else max(stages, 1) if "worker" in part else 1
             flags = _flags(sizes, _LAYOUT_FLAGS, {"", "1"})
-            flags += ["--enable-expert-parallel"] if sizes.text("expert") == "true" else []
+            flags += [VLLM["expert_parallel"]] if sizes.text("expert") == "true" else []
             host = quantity(part.map("workload", "kvCacheOffloading").text("cpu"))
-            flags += ["--kv-offloading-size", f"{host / GIB:g}"] if host else []
+            flags += [VLLM["kv_offload"], f"{host / GIB:g}"] if host else []
             main = next(
                 (one for one in template.maps("containers") if one.text("name") in {"main", ""}), Map()
             )
@@ -441,10 +445,12 @@ class _Finder:
         config = Map()
         config.update(spec.map("vllmConfig"))
         words = ["vllm", "serve", model.text("modelURL")]
-        words += ["--enable-lora"] if "true" in {spec.text("enableLoRA"), model.text("enableLoRA")} else []
+        words += (
+            [VLLM["enable_lora"]] if "true" in {spec.text("enableLoRA"), model.text("enableLoRA")} else []
+        )
         if config:
-            sign = "" if config.text("enablePrefixCaching") == "true" else "no-"
-            words.append(f"--{sign}enable-prefix-caching")
+            sign = "" if config.text("enablePrefixCaching") == "true" else "no_"
+            words.append(VLLM[f"{sign}prefix_caching"])
         words += _flags(config, STACK_FLAGS)
         words += _texts(config, "extraArgs")
         deployed = spec.map("deploymentConfig")
@@ -462,7 +468,7 @@ class _Finder:
         stages = whole(config.text("pipelineParallelSize") or "1") or 1
         by_ray = "raySpec" in spec and spec.text("raySpec", "enabled") != "false"
         nodes = stages if by_ray else 1  # helm/templates/ray-cluster.yaml
-        words += ["--pipeline-parallel-size", str(stages)] if nodes > 1 else []
+        words += [VLLM["pipeline_parallel"], str(stages)] if nodes > 1 else []
         name = model.text("name") or spec.text("name")
         server = Server(spec.line, kind, name, (), image, resources, nodes=nodes, unresolved=_open(spec))
         copies = spec.text("replicaCount") or deployed.text("replicas") or "1"
@@ -486,7 +492,7 @@ class _Finder:
             if container.text("modelCommand") == "vllmServe":
                 stated = tensor == 1 or any("tensor-parallel" in one for one in words)
                 words = ["vllm", "serve", uri, *words]
-                words += [] if stated else ["--tensor-parallel-size", str(tensor)]
+                words += [] if stated else [VLLM["tensor_parallel"], str(tensor)]
             else:
                 words = [*_texts(container, "command"), *words]
             resources = of_container(container, part)
@@ -567,7 +573,7 @@ def _flags(sizes: Map, flags: Mapping[str, str], unsaid: Collection[str] = ("",)
 
 
 _LAYOUT_FLAGS: Final = {
-    "tensor": "--tensor-parallel-size", "pipeline": "--pipeline-parallel-size", "data": "--data-parallel-size",
+    "tensor": VLLM["tensor_parallel"], "pipeline": VLLM["pipeline_parallel"], "data": VLLM["data_parallel"],
 }  # fmt: skip
 """Keys of ``parallelism`` of an LLMInferenceService, and the flags for them."""
 
@@ -575,8 +581,8 @@ _DYNAMO_FLAGS: Final = frozenset({"--is-prefill-worker", "--is-decode-worker"})
 """Roles of Dynamo's workers, which take their engine's flags besides (``components/src/dynamo``, 1.3)."""
 
 STACK_FLAGS: Final = {
-    "maxModelLen": "--max-model-len", "dtype": "--dtype", "tensorParallelSize": "--tensor-parallel-size", "maxNumSeqs": "--max-num-seqs",
-    "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
+    "maxModelLen": VLLM["context"], "dtype": VLLM["dtype"], "tensorParallelSize": VLLM["tensor_parallel"],
+    "maxNumSeqs": VLLM["max_seqs"], "gpuMemoryUtilization": VLLM["utilization"], "maxLoras": VLLM["max_loras"],
 }  # fmt: skip
 """Keys of ``vllmConfig`` and the flags that the production stack's chart writes for them."""
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
-from kvreport.deployments.found import STACK_FLAGS
+from kvreport.catalog.server_flags import flag_names
+from kvreport.deployments.found import STACK_FLAGS, VLLM
 from kvreport.deployments.resources import DYNAMO
 from kvreport.errors import InputError
 from kvreport.units import GIB, count, gib
 
+ADDRESS: Final = ("--host", "--port")
+"""Flags of every server for where it listens."""
 PORT: Final = 8000
 PROCESS_BYTES: Final = 4 * GIB
 """Host memory of one engine process besides weights and caches: an assumption, named as one where it is used."""
@@ -43,6 +46,7 @@ class ServerStart:
     charted: bool = False  # Whether charts start it.
 
 
+_SGLANG: Final = flag_names("sglang")
 SERVING: Final = {
     # v1/metrics/loggers.py, engine/arg_utils.py and entrypoints/common/cli_args.py of vLLM 0.33; images as they are published
     "vllm": ServerStart(
@@ -50,7 +54,7 @@ SERVING: Final = {
         entry=("vllm", "serve"),
         local=False,
         metrics=("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"),
-        rank=("--node-rank", "$(LWS_WORKER_INDEX)", "--master-addr", "$(LWS_LEADER_ADDRESS)"),
+        rank=(VLLM["node_rank"], "$(LWS_WORKER_INDEX)", VLLM["master_addr"], "$(LWS_LEADER_ADDRESS)"),
         follower=("--headless",),
         charted=True,
     ),
@@ -59,7 +63,12 @@ SERVING: Final = {
         {"NVIDIA": "lmsysorg/sglang:v{}"},
         port=30000,
         metrics=("sglang:token_usage", "sglang:num_queue_reqs"),
-        rank=("--node-rank", "$(LWS_WORKER_INDEX)", "--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000"),
+        rank=(
+            _SGLANG["node_rank"],
+            "$(LWS_WORKER_INDEX)",
+            _SGLANG["dist_init_addr"],
+            "$(LWS_LEADER_ADDRESS):20000",
+        ),
     ),
     # .devops/cuda.Dockerfile, common/common.h of llama.cpp b10488
     "llama_cpp": ServerStart(
@@ -259,8 +268,9 @@ def _entry(launch: Deployed) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _address(launch: Deployed) -> list[str]:
-    given = [] if "--port" in launch.words else ["--port", str(PORT)]
-    address = ["--host", "0.0.0.0"] if launch.serving.local and "--host" not in launch.words else []  # noqa: S104 - inside a container
+    host, port = ADDRESS
+    given = [] if port in launch.words else [port, str(PORT)]
+    address = [host, "0.0.0.0"] if launch.serving.local and host not in launch.words else []  # noqa: S104 - inside a container
     return [*address, *given]
 
 
@@ -365,7 +375,7 @@ def _pod_with(launch: Deployed, extra: list[str]) -> dict[str, Any]:
 
 def _lws(launch: Deployed) -> str:
     """A group of pods for each replica; the first one serves."""
-    if "--data-parallel-size-local" in launch.words:
+    if VLLM["data_parallel_size_local"] in launch.words:
         raise InputError(
             "as: found data ranks on several nodes with lws; allowed: tensor and pipeline ranks, whose nodes have one start command"
         )
@@ -405,11 +415,9 @@ def _helm(launch: Deployed) -> str:
     """Values of the vLLM production stack's chart."""
     _only_vllm("helm", launch)
     repository, _, tag = launch.image.rpartition(":")
-    config: dict[str, Any] = {"enablePrefixCaching": "--no-enable-prefix-caching" not in launch.words}
+    config: dict[str, Any] = {"enablePrefixCaching": VLLM["no_prefix_caching"] not in launch.words}
     rest = [
-        word
-        for word in launch.words[3:]
-        if word not in {"--enable-prefix-caching", "--no-enable-prefix-caching"}
+        word for word in launch.words[3:] if word not in {VLLM["prefix_caching"], VLLM["no_prefix_caching"]}
     ]
     more: list[str] = []
     while rest:
@@ -441,8 +449,8 @@ def _llm_d(launch: Deployed) -> str:
     _only_vllm("llm-d", launch)
     rest = list(launch.words[3:])
     tensor = 1
-    if "--tensor-parallel-size" in rest:
-        at = rest.index("--tensor-parallel-size")
+    if VLLM["tensor_parallel"] in rest:
+        at = rest.index(VLLM["tensor_parallel"])
         tensor = int(rest[at + 1])
         del rest[at : at + 2]
     if tensor != launch.gpus:
@@ -454,7 +462,11 @@ def _llm_d(launch: Deployed) -> str:
         container.pop(key, None)
     for part in container["resources"].values():  # the chart writes the devices
         part.pop(launch.resource)
-    container |= {"modelCommand": "vllmServe", "args": [*rest, "--port", str(PORT)], "mountModelVolume": True}
+    container |= {
+        "modelCommand": "vllmServe",
+        "args": [*rest, ADDRESS[1], str(PORT)],
+        "mountModelVolume": True,
+    }
     size = _Said(
         f"{ceil(launch.weight_bytes * 1.2 / GIB)}Gi",
         f"{gib(launch.weight_bytes)} GiB of weights and a fifth more for other files (assumed)",

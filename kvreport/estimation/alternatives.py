@@ -13,6 +13,7 @@ from kvreport.accounting.offers import Choices, Solution
 from kvreport.accounting.ranking import Ranking, rank
 from kvreport.accounting.sizing import Load
 from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.server_flags import flag_names
 from kvreport.units import count
 from kvreport.words import RELAX
 
@@ -91,31 +92,32 @@ def _smaller_sizes(work: Load, best: Solution, choices: Choices) -> Iterator[tup
 
     Windows keep the tokens in flight for every request. Graphs on Hopper keep results of attention for every request at once.
     """
-    flags = words.ALL["serve"].get(choices.engine.family, {})
+    if choices.engine.family not in words.KV_NAMES:
+        return
+    flags = flag_names(choices.engine.family)
     tokens, seqs = rules(choices.engine).scheduler(best.offer.accelerator)
     step, few = count(SMALL_STEP), count(FEWER_SEQUENCES)
     sizes = (
         (
             f"steps of {step} tokens",
-            "batched",
+            "max_batched_tokens",
             tokens > SMALL_STEP,
             replace(choices, max_batched_tokens=SMALL_STEP),
         ),
         (
             f"at most {few} requests at once",
-            "max_num_seqs",
+            "max_seqs",
             choices.max_seqs is None and seqs > FEWER_SEQUENCES,
             replace(choices, max_seqs=FEWER_SEQUENCES),
         ),
     )
     for label, name, smaller, small in sizes:
-        flag = flags.get(name, "")
-        if not flag or not smaller:
+        if not smaller:
             continue
         ranked = rank([best.model], work, [replace(best.offer, available=None)], small).deployments
         each = next((one.users_each for one in ranked if one.layout == best.layout), 0)
         if ranked and (each >= best.users_each * WORTH_SAYING or ranked[0].devices < best.devices):
-            yield f"{label} ({flag})", ranked[0].devices, ranked[0].users_each
+            yield f"{label} ({flags[name]})", ranked[0].devices, ranked[0].users_each
 
 
 def _milliseconds(seconds: float) -> str:

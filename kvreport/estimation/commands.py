@@ -18,6 +18,7 @@ from kvreport.accounting.extras import METHODS
 from kvreport.accounting.shares import stated_share
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.release import release_of, trait
+from kvreport.catalog.server_flags import with_flags
 from kvreport.estimation.config_overrides import key_tree
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 
@@ -69,7 +70,7 @@ def nodes_note(served: Served) -> str | None:
     if served.layout.nodes == 1:
         return None
     vllm = COMMAND_NOTES["nodes_by_data" if served.layout.data > 1 else "nodes_by_rank"]
-    return COMMAND_NOTES["nodes"].format(nodes=served.layout.nodes, vllm=vllm)
+    return with_flags(COMMAND_NOTES["nodes"]).format(nodes=served.layout.nodes, vllm=with_flags(vllm))
 
 
 def pool_note(estimate: Estimate) -> str | None:

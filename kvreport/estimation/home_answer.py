@@ -19,6 +19,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.release import trait
+from kvreport.catalog.server_flags import flag_names
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.home_case import LocalCase, open_local
@@ -236,7 +237,7 @@ class LocalEstimate(Estimate):
         """What limits the requests at once where memory does not, as the engine calls it."""
         if self.case.options.is_unified and self.max_concurrent_requests < self.case.options.slots:
             return f"-c {self.case.options.context}"
-        return str(trait(self.request.engine, "requests_flag") or "--max-num-seqs")
+        return str(trait(self.request.engine, "requests_flag") or flag_names("vllm")["max_seqs"])
 
     @property
     def state_cache_bytes(self) -> int:

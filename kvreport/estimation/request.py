@@ -29,6 +29,7 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalog, named_release
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
+from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError, ServerRefusalError
 from kvreport.estimation.asked import (
     SORTS,
@@ -64,7 +65,6 @@ from kvreport.estimation.not_followed import NotFollowed
 from kvreport.estimation.sharing import with_others
 from kvreport.query import Query
 from kvreport.units import human_bytes, parse_bytes, parse_tokens
-from kvreport.words import SERVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         else:
             assumed.append(
                 f"utilization {share:g}: what is surely free at start on {accelerator.name}; the default of "
-                f"{policy.label}, {policy.utilization:g}, is refused there ({SERVE['vllm'].share} {share:g})"
+                f"{policy.label}, {policy.utilization:g}, is refused there ({flag_names('vllm')['utilization']} {share:g})"
             )
     if query.context_tokens is None:
         assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")

@@ -11,11 +11,11 @@ from typing import Final
 from kvreport.accounting.shares import start_shortage
 from kvreport.catalog.accelerator import CONTEXT_BAND, CONTEXT_BYTES, Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError
 from kvreport.estimation.hardware import parsed
 from kvreport.query import Query
 from kvreport.units import gib, parse_bytes
-from kvreport.words import SERVE
 
 _HUNDREDTHS: Final = 100
 
@@ -59,7 +59,7 @@ def _share(devices: tuple[Accelerator, ...], query: Query, engine: Engine, held:
         )
     if query.kv_pool is not None or query.kv_pool_blocks is not None:
         raise InputError(
-            f"{named} with a KV pool given by hand; allowed: a share ({SERVE['vllm'].share}), or --held-by-others with "
+            f"{named} with a KV pool given by hand; allowed: a share ({flag_names('vllm')['utilization']}), or --held-by-others with "
             "the memory of the other engine"
         )
     if query.utilization is not None:

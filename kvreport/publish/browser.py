@@ -18,6 +18,10 @@ from typing import Any, Final
 
 from kvreport import budgets, plot, query, resources, words
 from kvreport.accounting import kernel, lessons
+from kvreport.accounting.engines.command import Served
+from kvreport.accounting.engines.registry import FAMILIES
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog.server_flags import flag_names, with_flags
 from kvreport.estimation import remedies
 from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
 from kvreport.resources import read_table
@@ -31,6 +35,13 @@ CORES: Final[dict[str, list[str]]] = read_table("scripts of cores")
 
 _PYTHON_ALONE: Final = frozenset({"engines"})
 """Words that no script says."""
+
+_SERVED: Final = (
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "enable_dp_attention", "expert_parallel", "decode_context_parallel",
+    "nodes", "data_parallel_size_local", "mm_encoder_tp_mode", "context", "max_seqs", "max_batched_tokens", "utilization",
+    "weights", "kv", "block_size", "eager",
+)  # fmt: skip
+"""What the flags set that scripts write."""
 
 _USED: Final = re.compile(r"\b(?:kernel|kvKernel)\s*\.\s*(\w+)")
 _USED_WORDS: Final = re.compile(r"\bwords(?:\(\))?\s*\.\s*(\w+)")
@@ -49,7 +60,9 @@ _HEAD: Final = """\
 def shared_words() -> dict[str, Any]:
     """Return the words that scripts read: the file of words, and what code declares once for both sides."""
     options = [option for option in query.options() if option.url]
-    return {name: value for name, value in words.ALL.items() if name not in _PYTHON_ALONE} | {
+    said = json.loads(with_flags(json.dumps(words.ALL)))
+    return {name: value for name, value in said.items() if name not in _PYTHON_ALONE} | {
+        "serve": {server: _served(server) for server in words.KV_NAMES},
         "url_keys": query.url_keys(),
         "flags": {option.name: option.flags[0] for option in options},
         "levers": remedies.LEVERS,
@@ -63,6 +76,14 @@ def shared_words() -> dict[str, Any]:
             "since_1970": fields.SINCE_1970,
         },
     }
+
+
+def _served(server: str) -> dict[str, Any]:
+    """How a server is started, and its flags by what each sets."""
+    names = flag_names(server)
+    command = FAMILIES[server].command(Served("", Layout(), None))
+    start = list(command.words[:-1]) if command is not None else []
+    return {"start": start} | {name: names[name] for name in _SERVED if name in names}
 
 
 @cache

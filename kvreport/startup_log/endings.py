@@ -19,6 +19,7 @@ from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.accounting.shares import share_on
 from kvreport.catalog.log_lines import Ending, log_lines
+from kvreport.catalog.server_flags import with_flags
 from kvreport.errors import InputError
 from kvreport.startup_log.laid_out import LaidOut
 from kvreport.startup_log.patterns import patterns
@@ -119,7 +120,7 @@ def ended(reading: Reading, folder: Path | None = None) -> Ended | None:
 def remedy_words(names: tuple[str, ...], engine: str | None, folder: Path | None = None) -> dict[str, str]:
     """Remedies in the words of an engine, or in those of any."""
     known = {name: said for one in log_lines(folder) for name, said in one.remedies.items()}
-    return {name: known[name].get(engine or "any", known[name]["any"]) for name in names}
+    return {name: with_flags(known[name].get(engine or "any", known[name]["any"])) for name in names}
 
 
 def calculated(end: Ended, laid: LaidOut, reading: Reading) -> Iterator[tuple[str, float | str | None]]:

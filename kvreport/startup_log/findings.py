@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kvreport import words
 from kvreport.catalog.refusals import refusal_of
+from kvreport.catalog.server_flags import with_flags
 from kvreport.startup_log.endings import Ended
 from kvreport.startup_log.patterns import FACTS
 from kvreport.startup_log.reading import Reading, runs_shorter, show, started, tokens_of
@@ -81,7 +82,7 @@ class AdvisedChange:
         value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value}"
         if self.words is not None:
             return f"{self.words}: {value}" if value else self.words
-        return CHANGES[self.name].format(value=value) + gain
+        return with_flags(CHANGES[self.name]).format(value=value) + gain
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -163,7 +164,7 @@ class Diagnosis:
         if self.concurrency is not None or not free or not total or not wanted or free >= wanted:
             return None
         share = math.floor(free / total * 100) / 100
-        return SENTENCES["log_not_free"].format(
+        return with_flags(SENTENCES["log_not_free"]).format(
             wanted=f"{wanted / GIB:.2f}", free=f"{free / GIB:.2f}", share=f"{share:.2f}"
         )
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from kvreport.catalog.expressions import needed
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.log_lines import Engine, Fact, LogLine, log_lines
+from kvreport.catalog.log_lines import Engine, Fact, LogLine, log_lines, unfollowed_line
+from kvreport.catalog.server_flags import flag_table
 from kvreport.resources import data_dir
 
 FACTS: Final[Mapping[str, Fact]] = {name: fact for one in log_lines() for name, fact in one.facts.items()}
@@ -63,8 +64,7 @@ def patterns(folder: Path | None = None) -> tuple[Pattern, ...]:
         folder: A catalog of one's own that has further lines.
     """
     lines = [(one.engine, line) for one in log_lines(folder) for line in one.lines]
-    for engine, _, line in _unfollowed(folder):
-        lines.append((engine, line))
+    lines += ((engine, line) for engine, _, line in _unfollowed())
     expanded = [(engine, line, line.expanded) for engine, line in lines]
     return tuple(Pattern(engine, line, text, needed(text)) for engine, line, text in expanded)
 
@@ -72,11 +72,14 @@ def patterns(folder: Path | None = None) -> tuple[Pattern, ...]:
 @cache
 def flags_not_followed() -> dict[str, str]:
     """Names of lines that state a flag which is not followed, with what the flag changes."""
-    return {line.name: told for _, told, line in _unfollowed(None)}
+    return {line.name: told for _, told, line in _unfollowed()}
 
 
-def _unfollowed(folder: Path | None) -> Iterator[tuple[Engine | None, str, LogLine]]:
-    for one in log_lines(folder):
-        for flag, known in one.flags.items():
-            if known.fact is None and one.engine is not None:
-                yield one.engine, f"{flag} ({known.changes})", known.line(one.engine, flag)
+def _unfollowed() -> Iterator[tuple[Engine, str, LogLine]]:
+    engines: tuple[Engine, ...] = ("sglang", "vllm")
+    for engine in engines:
+        table = flag_table(data_dir(), engine)
+        for flag, known in table.server.in_logs.items():
+            if known.fact is None:
+                changes = known.changes or str(table.group_of(flag).changes)
+                yield engine, f"{flag} ({changes})", unfollowed_line(engine, flag, known, changes)

@@ -12,6 +12,7 @@ from kvreport import words
 from kvreport.budgets import LOG
 from kvreport.catalog.log_lines import Engine, LogLine, fact_of, log_lines
 from kvreport.catalog.refusals import refusals
+from kvreport.catalog.server_flags import with_flags
 from kvreport.errors import InputError
 from kvreport.startup_log.patterns import FACTS, Pattern, patterns
 from kvreport.startup_log.release import places
@@ -334,7 +335,11 @@ def table() -> dict[str, Any]:
             for pattern in patterns()
         ],
         "engines": ENGINES,
-        "remedies": {name: said for one in log_lines() for name, said in one.remedies.items()},
+        "remedies": {
+            name: {engine: with_flags(words) for engine, words in said.items()}
+            for one in log_lines()
+            for name, said in one.remedies.items()
+        },
         "refusals": {name: one.address for one in refusals() for name in one.lines},
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),

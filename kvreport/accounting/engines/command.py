@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.parallel import Layout
-from kvreport.words import ONLINE_WEIGHTS, ServeFlags
+from kvreport.words import KV_NAMES, ONLINE_WEIGHTS
 
 if TYPE_CHECKING:
     from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -96,46 +96,53 @@ class Command:
     modelfile: str = ""  # A Modelfile that starts the same; empty for engines without one.
 
 
-def named(*pairs: tuple[str, object | None]) -> list[Word]:
-    """Flags with their values, of those that have one."""
-    return [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+def named(flags: Mapping[str, str], **settings: object | None) -> list[Word]:
+    """Flags with their values, of those settings that have one."""
+    return [
+        word for name, value in settings.items() if value is not None for word in (flags[name], str(value))
+    ]
 
 
-def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tuple[Word, ...]) -> list[Word]:
+def ranks(
+    flags: Mapping[str, str],
+    served: Served,
+    tensor_parallel: int,
+    *,
+    attention: tuple[Word, ...] = (),
+    experts: tuple[Word, ...] = (),
+) -> list[Word]:
     """Ranks of each kind, which vLLM and SGLang say in the same order.
 
     Args:
-        flags: The server's names of them.
+        flags: The server's flags, by what each sets.
         served: What must be said.
         tensor_parallel: Tensor ranks as the server counts them.
-        experts: What divides experts, where they are divided.
+        attention: What attention by data rank asks for in addition to their number.
+        experts: What the flag that divides experts takes.
     """
     numbers = (
-        (flags.tensor_parallel, tensor_parallel, ()),
-        (flags.pipeline_parallel, served.layout.pipeline, ()),
-        (flags.data_parallel, served.layout.data, flags.data_attention),
-        (flags.decode_context_parallel, served.layout.decode_context, ()),
+        ("tensor_parallel", tensor_parallel, ()),
+        ("pipeline_parallel", served.layout.pipeline, ()),
+        ("data_parallel", served.layout.data, attention),
+        ("decode_context_parallel", served.layout.decode_context, ()),
     )
-    words = [word for flag, number, more in numbers if number > 1 for word in (flag, str(number), *more)]
-    return [*words, *(experts if served.layout.expert else ())]
+    words = [
+        word for name, number, more in numbers if number > 1 for word in (flags[name], str(number), *more)
+    ]
+    return [*words, *((flags["expert_parallel"], *experts) if served.layout.expert else ())]
 
 
-def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word]:
+def limits(server: str, flags: Mapping[str, str], served: Served, max_seqs: int | None) -> list[Word]:
     """Context, requests at once, memory share and formats, which vLLM and SGLang say in the same order.
 
     ``max_seqs``: requests at once as the server counts them.
     """
     share = None if served.share is None else f"{served.share:g}"
     online = served.weight_format if served.weight_format in ONLINE_WEIGHTS else None
-    words = named(
-        (flags.context, served.context_tokens),
-        (flags.max_num_seqs, max_seqs),
-        (flags.share, share),
-        (flags.weights, online),
-    )
+    words = named(flags, context=served.context_tokens, max_seqs=max_seqs, utilization=share, weights=online)
     if not served.kv_is_own:
-        own = flags.kv_names.get(served.kv_format, served.kv_format)
-        words += [flags.kv, _KV_TYPES.get(served.kv_format) or own]
+        own = KV_NAMES[server].get(served.kv_format, served.kv_format)
+        words += [flags["kv"], _KV_TYPES.get(served.kv_format) or own]
     return words
 
 

@@ -35,6 +35,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import CrossAttention, RecurrentState
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError
 from kvreport.units import human_bytes
 
@@ -191,14 +192,16 @@ class TensorRtLlm(EngineRules):
             words += ["--pp_size", str(served.layout.pipeline)]
         if served.layout.expert:
             words += ["--ep_size", str(served.stage_ranks)]
+        flags = flag_names("tensorrt_llm")
         words += named(
-            ("--max_seq_len", served.context_tokens),
-            ("--max_batch_size", served.max_seqs),
-            ("--free_gpu_memory_fraction", None if served.share is None else f"{served.share:g}"),
-            ("--max_num_tokens", served.max_batched_tokens),
+            flags,
+            context=served.context_tokens,
+            max_seqs=served.max_seqs,
+            utilization=None if served.share is None else f"{served.share:g}",
+            max_batched_tokens=served.max_batched_tokens,
         )
         options = config_file(served)
-        return Command((*words, *(("--config", "options.yaml") if options else ())), options=options)
+        return Command((*words, *((flags["config"], "options.yaml") if options else ())), options=options)
 
 
 def config_file(served: Served) -> dict[str, object]:

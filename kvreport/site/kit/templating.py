@@ -13,9 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from kvreport import resources, units
+from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError
 from kvreport.site.kit.page import link
 from kvreport.site.kit.table_rows import rows
+from kvreport.words import KV_NAMES
 
 _HYPHENED: Final = re.compile(r"\S*-\S*")
 _overrides: list[Path] = []
@@ -77,7 +79,7 @@ def _state(names: tuple[str, ...], within: tuple[Path, ...]) -> str:
 def environment() -> Environment:
     """Return the environment that renders every page.
 
-    Formatters come from :mod:`kvreport.units`: pure functions of one value. Everything else that a
+    Formatters come from :mod:`kvreport.units`: pure functions of one value. ``flags`` are those of servers. Everything else that a
     template prints was made into text by Python before.
     """
     made = Environment(
@@ -88,6 +90,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
+    made.globals["flags"] = {server: flag_names(server) for server in KV_NAMES}
     made.filters["count"] = units.count
     made.filters["tokens"] = units.human_tokens
     made.filters["size"] = units.human_bytes

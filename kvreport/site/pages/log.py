@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvreport.catalog.log_lines import log_lines
+from kvreport.catalog.server_flags import with_flags
 from kvreport.publish.profiles import FOLDER, encode
 from kvreport.publish.python_runtime import FOLDER as PYTHON
 from kvreport.publish.python_runtime import MANIFEST
@@ -22,15 +23,15 @@ URI: Final = "log/"
 LINES: Final = f"{FOLDER}/log-lines.json"
 TITLE: Final = "What does this log tell me?"
 
-EXAMPLE: Final = """\
-vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --max-model-len 32768
+EXAMPLE: Final = with_flags("""\
+vllm serve Qwen/Qwen2.5-72B-Instruct --{vllm:tensor_parallel} 2 --{vllm:utilization} 0.9 --{vllm:context} 32768
 Free memory on device (78.50/79.11 GiB) on startup.
 Model loading took 67.79 GiB
 Available KV cache memory: 3.20 GiB
 ValueError: To serve at least one request with the model's max seq len (32768), (5.00 GiB KV cache is needed, \
 which is larger than the available KV cache memory (3.20 GiB). Based on the available memory, the estimated maximum \
 model length is 20960.
-"""
+""")
 """A made-up start of a server that does not start; its numbers are consistent with each other."""
 
 

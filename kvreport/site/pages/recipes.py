@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvreport.catalog.recipes_check import Claimed, EngineSays, RecipesCheck, Stopped
+from kvreport.catalog.server_flags import flag_names
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import count
 from kvreport.words import NO_REQUEST
@@ -45,7 +46,7 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
     )
     yield Table(
         f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; {unknown} more have no numbers. "
-        "The length is the --max-model-len with which a command would start",
+        f"The length is the {flag_names('vllm')['context']} with which a command would start",
         Column("Recipe, variant and hardware", numeric=False),
         (
             Column("Command", numeric=False),

@@ -55,7 +55,7 @@ class Field:
 
     Attributes:
         help: What it means, its default and an example.
-        flag: The engine's flag, or "".
+        setting: What the engine's flag for it sets, or "".
     """
 
     name: str
@@ -63,7 +63,7 @@ class Field:
     help: str
     value: str = ""
     mode: str = "decimal"
-    flag: str = ""
+    setting: str = ""
 
 
 FIELDS: Final = tuple(Field(**one) for one in read_table("sizer fields"))

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from kvreport.accounting.engines.command import Command, LocalServed, Word, named
+from kvreport.accounting.engines.command import Command, LocalServed, Word
 from kvreport.accounting.engines.llama_cpp.types import cache_type
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
 from kvreport.catalog.release import release_at, release_number
+from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError
 from kvreport.units import MIB
 
@@ -175,14 +176,15 @@ def server_command(served: LocalServed) -> Command:
     options = served.options
     source = ["-m", served.file] if served.repository is None else ["-hf", served.repository]
     words: list[Word] = ["llama-server", *source, *flags(options)]
+    drafted = [flag_names("llama_cpp")["spec_draft_n_max"], str(options.draft)]
     if served.draft is not None:
-        words += ["-md", served.draft, "--spec-draft-n-max", str(options.draft)]
+        words += ["-md", served.draft, *drafted]
     if options.ngram:
         usual, flag = LOCAL_TEXT_DRAFTS[options.ngram]
         words += ["--spec-type", options.ngram]
         words += [flag, str(options.draft)] if options.draft != usual else []
     if options.mtp:
-        words += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(options.draft)]
+        words += ["--spec-type", "draft-mtp", *drafted]
     if served.projector is not None:
         words += ["--mmproj", served.projector]
         words += [] if served.projector_offload else ["--no-mmproj-offload"]
@@ -192,7 +194,8 @@ def server_command(served: LocalServed) -> Command:
 
 def flags(options: LocalOptions) -> list[Word]:
     """Flags of ``llama-server`` that differ from its defaults, the context always."""
-    words = named(("-c", options.context), ("-np", options.parallel))
+    words: list[Word] = ["-c", str(options.context)]
+    words += [] if options.parallel is None else ["-np", str(options.parallel)]
     if options.unified and options.parallel is not None:
         words.append("-kvu")
     stated = (

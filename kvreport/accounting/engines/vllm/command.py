@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kvreport.accounting.engines.command import (
@@ -13,8 +14,8 @@ from kvreport.accounting.engines.command import (
     partition_environment,
     ranks,
 )
+from kvreport.catalog.server_flags import flag_names
 from kvreport.units import GIB
-from kvreport.words import SERVE
 
 PARTITION: Final = "VLLM_PP_LAYER_PARTITION"
 """Read from the environment by ``distributed/utils.py::get_pp_indices`` (0.33)."""
@@ -31,65 +32,70 @@ RUNNERS: Final = ("first", "second")
 
 def command(served: Served) -> Command:
     """How vLLM is started."""
-    flags = SERVE["vllm"]
-    words: list[Word] = [*flags.start, served.model]
-    words += ranks(flags, served, served.layout.tensor, flags.expert_parallel)
-    words += _layout(served)
-    words += limits(flags, served, served.max_seqs)
-    words += _further(served)
+    flags = flag_names("vllm")
+    words: list[Word] = ["vllm", "serve", served.model]
+    words += ranks(flags, served, served.layout.tensor)
+    words += _layout(flags, served)
+    words += limits("vllm", flags, served, served.max_seqs)
+    words += _further(flags, served)
     told: tuple[str, ...] = (f"{RUNNER}={RUNNERS.index(served.model_runner)}",) if served.model_runner else ()
     told += (LONG,) if served.any_context else ()
     return Command(tuple(words), (*told, *partition_environment(PARTITION, served)))
 
 
-def _layout(served: Served) -> list[Word]:
+def _layout(flags: Mapping[str, str], served: Served) -> list[Word]:
     """Flags of experts and nodes."""
     words: list[Word] = []
     if served.layout.redundant_experts:
         words += [
-            "--enable-eplb",
-            "--eplb-config.num_redundant_experts",
+            flags["enable_eplb"],
+            f"{flags['eplb_config']}.num_redundant_experts",
             str(served.layout.redundant_experts),
         ]
     if served.layout.all_to_all:
-        words += ["--all2all-backend", served.layout.all_to_all]
+        words += [flags["all2all_backend"], served.layout.all_to_all]
     if served.layout.whole_encoders:
-        words += ["--mm-encoder-tp-mode", "data"]
+        words += [flags["mm_encoder_tp_mode"], "data"]
     if served.layout.nodes > 1:
         local = served.layout.data // served.layout.nodes
         by_data = local > 0 and served.layout.data > 1
         words += (
-            ["--data-parallel-size-local", str(local)] if by_data else ["--nnodes", str(served.layout.nodes)]
+            [flags["data_parallel_size_local"], str(local)]
+            if by_data
+            else [flags["nodes"], str(served.layout.nodes)]
         )
     return words
 
 
-def _further(served: Served) -> list[Word]:
+def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
     words = named(
-        ("--dtype", served.dtype),
-        ("--max-num-batched-tokens", served.max_batched_tokens),
-        ("--kv-cache-memory-bytes", served.kv_pool_bytes),
-        ("--block-size", served.block_tokens),
-        ("--mamba-ssm-cache-dtype", served.state_type),
-        ("--attention-config.indexer_kv_dtype", served.index_type),
-        ("--moe-backend", served.expert_kernels),
+        flags,
+        dtype=served.dtype,
+        max_batched_tokens=served.max_batched_tokens,
+        kv_cache_memory_bytes=served.kv_pool_bytes,
+        block_size=served.block_tokens,
+        mamba_ssm_cache_dtype=served.state_type,
     )
-    words += ["--hf-overrides", dict(served.changed_keys)] if served.changed_keys else []
-    words += ["--enforce-eager"] if served.eager else []
+    if served.index_type is not None:
+        words += [f"{flags['attention_config']}.indexer_kv_dtype", served.index_type]
+    words += named(flags, moe_backend=served.expert_kernels)
+    words += [flags["hf_overrides"], dict(served.changed_keys)] if served.changed_keys else []
+    words += [flags["eager"]] if served.eager else []
     if served.offload_bytes:  # GiB of all tensor ranks together (config/cache.py, 0.33)
-        words += ["--kv-offloading-size", f"{served.offload_bytes / GIB:g}"]
+        words += [flags["kv_offload"], f"{served.offload_bytes / GIB:g}"]
     if served.prefix_caching is not None:
-        words.append("--enable-prefix-caching" if served.prefix_caching else "--no-enable-prefix-caching")
+        words.append(flags["prefix_caching" if served.prefix_caching else "no_prefix_caching"])
     if not served.images:
-        words += ["--limit-mm-per-prompt", {"image": 0, "video": 0}]
+        words += [flags["limit_mm_per_prompt"], {"image": 0, "video": 0}]
     elif served.inputs:
-        words += ["--limit-mm-per-prompt", dict(served.inputs)]
+        words += [flags["limit_mm_per_prompt"], dict(served.inputs)]
     if served.lora[0]:
-        words += ["--enable-lora", "--max-loras", str(served.lora[0]), "--max-lora-rank", str(served.lora[1])]
+        slots, rank = served.lora
+        words += [flags["enable_lora"], *named(flags, max_loras=slots, max_lora_rank=rank)]
     if served.draft_tokens:
         # vLLM guesses the method from the model's name, and else takes the draft for a language model.
         method = served.draft_method or (None if served.draft else "mtp")
         drafting = {"method": method} if method else {}
         drafting |= {"model": served.draft} if served.draft else {}
-        words += ["--speculative-config", {**drafting, "num_speculative_tokens": served.draft_tokens}]
+        words += [flags["speculative_config"], {**drafting, "num_speculative_tokens": served.draft_tokens}]
     return words

@@ -29,6 +29,7 @@ from kvreport.catalog.engine_records import fields_at
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import release_number, release_of
+from kvreport.catalog.server_flags import flag_names
 from kvreport.units import GIB
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class Vllm(EngineRules):
         if divided > _WORTH_SAYING:
             found.append(
                 f"{divided / GIB:.1f} GiB on each GPU for the partial results of attention that graphs keep with a 16-bit latent "
-                "cache on Hopper: an FP8 cache or a lower --max-num-seqs needs less"
+                f"cache on Hopper: an FP8 cache or a lower {flag_names('vllm')['max_seqs']} needs less"
             )
         foreign = 0
         if reserve.gathering_ranks(step.layout, self.engine.expert_kernel) > 1 and step.layout.expert:
@@ -261,7 +262,7 @@ class Vllm(EngineRules):
         if foreign > _WORTH_SAYING:
             found.append(
                 f"{foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks: a lower "
-                "--max-num-batched-tokens or another --all2all-backend needs less"
+                f"{flag_names('vllm')['max_batched_tokens']} or another --all2all-backend needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")
         if hopper and self.engine.expert_kernel is None and not release.has("vendored_triton_kernels"):
