@@ -360,7 +360,9 @@
     const across = sglang ? ranks : layout.tp;
     if (across > 1) said.push(flags.tensor_parallel, String(across));
     if (layout.pp > 1) said.push(flags.pipeline_parallel, String(layout.pp));
-    if (layout.dp > 1) said.push(flags.data_parallel, String(layout.dp), ...(sglang ? [flags.enable_dp_attention] : []));
+    if (layout.dp > 1) {
+      said.push(flags.data_parallel, String(layout.dp), ...(sglang ? [flags.enable_dp_attention] : []));
+    }
     if (layout.ep) said.push(flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
     if (layout.dcp > 1) said.push(flags.decode_context_parallel, String(layout.dcp));
     if (layout.nodes > 1) {

@@ -26,6 +26,7 @@ from kvreport import resources
 from kvreport.adapters.page_cache import texts
 from kvreport.adapters.skeleton import address
 from kvreport.atomic import write_whole
+from kvreport.catalog.server_flags import with_flags
 from kvreport.publish.compact import compact_script
 from kvreport.publish.parts import Parts
 
@@ -42,7 +43,7 @@ log = logging.getLogger("mkdocs.plugins.kvreport")
 ENGINE: Final = "kv-search.js"
 INDEX: Final = "search/search_index.json"
 WORDS: Final[dict[str, Any]] = json.loads(
-    (resources.package_dir() / "search.json").read_text(encoding="utf-8")
+    with_flags((resources.package_dir() / "search.json").read_text(encoding="utf-8"))
 )
 """Groups of synonyms, and names of pages that their text does not have."""
 _LISTED: Final = {

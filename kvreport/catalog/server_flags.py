@@ -209,8 +209,8 @@ def with_flags(text: str) -> str:
     """A text with the names of flags in place of ``{server:setting}``, as :attr:`FlagTable.names`.
 
     Examples:
-        >>> with_flags("raise --{vllm:utilization} to {value}")
-        'raise --gpu-memory-utilization to {value}'
+        >>> with_flags("raise --{sglang:utilization} to {value}")
+        'raise --mem-fraction-static to {value}'
     """
     return _PLACE.sub(lambda place: flag_names(place[1])[place[2]].lstrip("-"), text)
 
