@@ -92,9 +92,10 @@ def _smaller_sizes(work: Load, best: Solution, choices: Choices) -> Iterator[tup
 
     Windows keep the tokens in flight for every request. Graphs on Hopper keep results of attention for every request at once.
     """
-    if choices.engine.family not in words.KV_NAMES:
+    family = choices.engine.family
+    if family not in words.KV_NAMES:
         return
-    flags = flag_names(choices.engine.family)
+    flags = flag_names(family)
     tokens, seqs = rules(choices.engine).scheduler(best.offer.accelerator)
     step, few = count(SMALL_STEP), count(FEWER_SEQUENCES)
     sizes = (

@@ -135,7 +135,7 @@ def ranks(
 def limits(server: str, flags: Mapping[str, str], served: Served, max_seqs: int | None) -> list[Word]:
     """Context, requests at once, memory share and formats, which vLLM and SGLang say in the same order.
 
-    ``max_seqs``: requests at once as the server counts them.
+    ``flags``: the server's flags, by what each sets. ``max_seqs``: requests at once as the server counts them.
     """
     share = None if served.share is None else f"{served.share:g}"
     online = served.weight_format if served.weight_format in ONLINE_WEIGHTS else None
