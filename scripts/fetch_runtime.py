@@ -22,7 +22,7 @@ from pathlib import Path
 from kvreport.publish import python_runtime
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = ROOT / "requirements" / python_runtime.LOCK
+LOCK = ROOT / "requirements" / python_runtime.RUNTIME.pins
 CACHE = ROOT / ".cache" / "kvreport"
 TIMEOUT_SECONDS = 300
 FROM_PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
@@ -88,10 +88,10 @@ def bring(cache: Path, *, pin: bool = False) -> int:
         cache: The build's cache.
         pin: Whether to write the digests of what was fetched into the lock.
     """
-    if not pin and python_runtime.found(cache):
+    if not pin and python_runtime.RUNTIME.found(cache):
         return 0
     lock = json.loads(LOCK.read_text(encoding="utf-8"))
-    target = cache / python_runtime.KEPT
+    target = cache / python_runtime.RUNTIME.kept
     fault = fetch(lock, target)
     if fault:
         print(
@@ -105,7 +105,7 @@ def bring(cache: Path, *, pin: bool = False) -> int:
         lock["files"] = {name: sha256((target / name).read_bytes()).hexdigest() for name in names}
         LOCK.write_text(json.dumps(lock, indent=2) + "\n", encoding="utf-8")
         return 0
-    if not python_runtime.found(cache):
+    if not python_runtime.RUNTIME.found(cache):
         print(
             "fetched files are not those that requirements/browser.json pins; they are not used",
             file=sys.stderr,

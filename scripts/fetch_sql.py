@@ -21,7 +21,7 @@ from kvreport.publish import sql_runtime
 
 def fetch(target: Path) -> str:
     """Fetch what the lock names into a folder; return what went wrong, or ""."""
-    lock = sql_runtime.lock()
+    lock = sql_runtime.RUNTIME.lock()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "deno.json").write_text("{}", encoding="utf-8")
@@ -42,21 +42,21 @@ def bring(cache: Path) -> int:
     Args:
         cache: The build's cache.
     """
-    if sql_runtime.found(cache):
+    if sql_runtime.RUNTIME.found(cache):
         return 0
-    fault = fetch(cache / sql_runtime.KEPT)
+    fault = fetch(cache / sql_runtime.RUNTIME.kept)
     if fault:
         print(
             f"· DuckDB for the browser could not be fetched ({fault}); the explorer will show queries to copy"
         )
         return 0
-    if not sql_runtime.found(cache):
+    if not sql_runtime.RUNTIME.found(cache):
         print(
             "fetched files are not those that requirements/sql.json pins; they are not used", file=sys.stderr
         )
-        shutil.rmtree(cache / sql_runtime.KEPT)
+        shutil.rmtree(cache / sql_runtime.RUNTIME.kept)
         return 1
-    print(f"· fetched DuckDB {sql_runtime.lock()['duckdb']} for the browser")
+    print(f"· fetched DuckDB {sql_runtime.RUNTIME.lock()['duckdb']} for the browser")
     return 0
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kvreport.cli.output import REQUIREMENT_NOT_MET, progress, table, write, write_json
+from kvreport.cli.output import REQUIREMENT_NOT_MET, figure, progress, table, write, write_json
 
 if TYPE_CHECKING:
     from kvreport.catalog.engine import Engine
@@ -190,12 +190,8 @@ def _engines_say(one: Mapping[str, Any]) -> list[str]:
     lines += [f"  {name} refuses to start: {text}" for name, text in refused]
     if not one["differs"]:
         return [*lines, f"  {names[0]} and {names[1]} say the same"]
-    shown = [(row["quantity"], *(_figure(row[end]) for end in ("old", "new"))) for row in one["differs"]]
+    shown = [(row["quantity"], *(figure(row[end]) for end in ("old", "new"))) for row in one["differs"]]
     return [*lines, *table([("differs", *names), *shown], "<>>")]
-
-
-def _figure(value: object) -> str:
-    return "-" if value is None else f"{value:,}" if type(value) in (int, float) else str(value)
 
 
 def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Side]]:

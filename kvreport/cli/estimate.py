@@ -13,6 +13,7 @@ from kvreport.catalog.known_names import KnownByNameError, without_cache
 from kvreport.cli.deploy import as_pasted, check_as, launch_of, with_requests
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
+    figure,
     paint,
     plain,
     table,
@@ -22,6 +23,7 @@ from kvreport.cli.output import (
 from kvreport.cli.query_options import query_values, with_unfollowed
 from kvreport.errors import InputError
 from kvreport.units import count, gib, human_bytes, human_tokens
+from kvreport.words import counted
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -116,15 +118,11 @@ def _said_by(said: Mapping[str, Any], result: Estimate) -> list[str]:
     counts = [("KV tokens", "kv_pool_tokens"), ("blocks", "blocks"), ("most sequences", "max_seqs")]
     lines += [f"  {label}: {count(said[key])}" for label, key in counts if said[key] is not None]
     parted = [
-        (one["quantity"], *(_figure(one[side]) for side in ("ours", "engine"))) for one in said["differs"]
+        (one["quantity"], *(figure(one[side]) for side in ("ours", "engine"))) for one in said["differs"]
     ]
     if not parted:
         return [*lines, f"  as {result.request.engine.label} is computed here"]
     return [*lines, *table([("differs", "kvreport", name), *parted], "<>>")]
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,}"
 
 
 def _write(result: Estimate, options: argparse.Namespace, catalog: Catalog) -> int:
@@ -251,7 +249,11 @@ def _remedy_lines(result: Estimate, remedies: Sequence[Lever], name: str) -> lis
         return [f"Nothing tried makes it fit on this device; others: kvreport size {asked}", ""]
     single = not any(" --" in remedy.flags for remedy in remedies)
     title = "Any of these makes it fit" if single else "No single change makes it fit; these two together do"
-    return [title, *table([(remedy.flags, _gives(remedy)) for remedy in remedies], "<<"), ""]
+    rows = [
+        (one.flags, counted(one.requests, "request|requests") + (", tight" if one.verdict == "tight" else ""))
+        for one in remedies
+    ]
+    return [title, *table(rows, "<<"), ""]
 
 
 def _tried_lines(why: WhyNot) -> list[str]:
@@ -259,7 +261,7 @@ def _tried_lines(why: WhyNot) -> list[str]:
     further = [one for one in why.levers if one.lever in ("layout", "gpu", "engine") and one.enough]
     lines = []
     if further:
-        rows = [(one.flags, f"{_requests(one.requests)} at once") for one in further]
+        rows = [(one.flags, f"{counted(one.requests, 'request|requests')} at once") for one in further]
         lines += ["Elsewhere it fits", *table(rows, "<<"), ""]
     short = [one for one in why.levers if not one.enough]
     if short:
@@ -290,11 +292,3 @@ def _tried_lines(why: WhyNot) -> list[str]:
             "",
         ]
     return lines
-
-
-def _gives(remedy: Lever) -> str:
-    return f"{_requests(remedy.requests)}{', tight' if remedy.verdict == 'tight' else ''}"
-
-
-def _requests(number: int) -> str:
-    return "1 request" if number == 1 else f"{count(number)} requests"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from contextlib import nullcontext
-from pathlib import Path
 
+from kvreport.cli.log import read_text
 from kvreport.cli.output import write_text
 
 
@@ -18,13 +16,9 @@ def run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalog
     from kvreport.errors import InputError
 
-    with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = read_text(options.file, MAX_BYTES)
     try:
-        found = records(
-            content.decode("utf-16" if wide else "utf-8-sig", errors="replace"), open_catalog(options.data)
-        )
+        found = records(text, open_catalog(options.data))
     except InputError as error:
         raise InputError(f"{options.file}: {error}") from error
     dumps = (one.model_dump(mode="json", exclude_defaults=True) for one in found)

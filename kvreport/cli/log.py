@@ -8,15 +8,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from kvreport.cli.output import given, write_answer
+from kvreport.startup_log import MAX_CHARACTERS
 
 
-def read_text(name: str) -> str:
-    """Return the text of a log, or of standard input for ``-``: PowerShell's ``>`` writes UTF-16, everything else UTF-8."""
-    from kvreport.startup_log import MAX_CHARACTERS
-
+def read_text(name: str, most: int = MAX_CHARACTERS * 4) -> str:
+    """Return the text of a file, or of standard input for ``-``: PowerShell's ``>`` writes UTF-16, everything else UTF-8."""
     with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as log:
-        # One byte more than is read as a log: it tells that there is more, whatever the file's size.
-        content = log.read(MAX_CHARACTERS * 4 + 1)
+        # One byte more than is read: it tells that there is more, whatever the file's size.
+        content = log.read(most + 1)
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     return content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
 
@@ -24,7 +23,7 @@ def read_text(name: str) -> str:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.catalog.load import open_catalog
-    from kvreport.startup_log import MAX_CHARACTERS, diagnose
+    from kvreport.startup_log import diagnose
     from kvreport.startup_log.lines import lines
     from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
     from kvreport.startup_log.local import diagnose_local

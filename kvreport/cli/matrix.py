@@ -23,12 +23,9 @@ def run(options: argparse.Namespace) -> int:
     from kvreport.errors import InputError
 
     shard = parse_shard(options.shard)
-    if shard != (1, 1) and not options.partitioned:
-        raise InputError("shard: found it without --partitioned; allowed: together with it")
-    if options.replace and not options.partitioned:
-        raise InputError("replace: found it without --partitioned; allowed: together with it")
-    if options.scheduler is not None and not options.partitioned:
-        raise InputError("scheduler: found it without --partitioned; allowed: together with it")
+    given = {"shard": shard != (1, 1), "replace": options.replace, "scheduler": options.scheduler is not None}
+    for name in (name for name, is_given in given.items() if is_given and not options.partitioned):
+        raise InputError(f"{name}: found it without --partitioned; allowed: together with it")
     if options.workers is not None and options.workers < 1:
         raise InputError(f"workers: found {options.workers}; allowed: a whole number of at least 1")
     contexts = None if options.contexts is None else parse_contexts(options.contexts)
@@ -44,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         gpus=options.gpus,
         contexts=contexts,
         tensor_parallel=sizes,
-        layouts=_layouts(options.layouts),
+        layouts=parse_layouts(options.layouts),
         weights=_names(options.weights),
         kv=_names(options.kv),
         engine=options.engine,
@@ -106,7 +103,8 @@ def parse_contexts(text: str) -> list[int]:
     return found
 
 
-def _layouts(text: str | None) -> list[Layout] | None:
+def parse_layouts(text: str | None) -> list[Layout] | None:
+    """Read names of layouts, with commas between; None for none."""
     from kvreport.accounting import parallel
 
     return None if text is None else [parallel.Layout.named(name) for name in text.split(",")]

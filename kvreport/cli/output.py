@@ -52,6 +52,11 @@ def write(text: str = "", stream: TextIO | None = None) -> None:
     print(plain(text), file=stream or sys.stdout)
 
 
+def figure(value: object) -> str:
+    """Return a number with its thousands separated, a word as it is, and a dash for nothing."""
+    return "-" if value is None else f"{value:,}" if type(value) in (int, float) else str(value)
+
+
 def progress(words: str) -> None:
     """Show how far a long command is, on a terminal; no words clear the line."""
     if sys.stderr.isatty():

@@ -15,17 +15,18 @@ from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.catalog.server_flags import flag_names
 from kvreport.cli.deploy import as_pasted, check_as, launch_of
+from kvreport.cli.matrix import parse_layouts
 from kvreport.cli.numbers import finite
 from kvreport.cli.output import given, table, write, write_answer, write_json
 from kvreport.cli.query_options import query_values, unfollowed
 from kvreport.errors import InputError, shorten
 from kvreport.query import SERVER_ENGINE
 from kvreport.units import count, gib, human_tokens, parse_tokens
+from kvreport.words import counted
 
 if TYPE_CHECKING:
     from kvreport.accounting.offers import Solution
     from kvreport.accounting.paging import Lengths
-    from kvreport.accounting.parallel import Layout
     from kvreport.catalog.load import Catalog
     from kvreport.estimation.not_followed import NotFollowed
     from kvreport.estimation.size import Sizing
@@ -122,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         spare_replicas=options.spares,
         shared_prefix=0 if options.shared_prefix is None else options.shared_prefix,
         efficiency=DEFAULT_EFFICIENCY if options.efficiency is None else options.efficiency,
-        layouts=_layouts(options.layouts),
+        layouts=parse_layouts(options.layouts),
         **given(
             options, "concurrent users requests_per_minute prompt output burst engine max_batched_tokens"
         ),
@@ -291,7 +292,7 @@ def text(found: Sizing, top: int) -> list[str]:
     smaller = found.tight(best)
     unread = unread_words(found.policy, found.catalog.release_read(found.policy))
     lines = [
-        f"{unread}For {_plural(work.peak, 'concurrent request')} of {count(work.mean_tokens)} tokens with {best.model.id}: "
+        f"{unread}For {counted(work.peak, 'concurrent request|concurrent requests')} of {count(work.mean_tokens)} tokens with {best.model.id}: "
         f"{_machines(best)}" + ("." if best.sure else ", but only within the error of the estimate."),
         *(f"{said[0].upper()}{said[1:]}." for said in outside_band(found.not_followed)),
         *(
@@ -310,7 +311,10 @@ def text(found: Sizing, top: int) -> list[str]:
     lines += ["", "Limits", *table(_limits(facts, _share_flag(found)), "<<")]
     if found.levers:
         rows = [
-            (label, f"{_plural(devices, 'GPU')}, {_each(users)}" if devices else "nothing fits on this GPU")
+            (
+                label,
+                f"{counted(devices, 'GPU|GPUs')}, {_each(users)}" if devices else "nothing fits on this GPU",
+            )
             for label, devices, users in found.levers
         ]
         lines += ["", "What a change gives", *table(rows, "<<")]
@@ -339,7 +343,7 @@ def _by_name(found: Sizing, best: Solution) -> list[str]:
     )
     sentence = (
         f"By its name, weights are {gib(narrow.weight_bytes)} to {gib(best.weight_bytes)} GiB per GPU, and one replica "
-        f"serves {count(best.users_each)} to {_plural(narrow.users_each, 'request')}{fewer}."
+        f"serves {count(best.users_each)} to {counted(narrow.users_each, 'request|requests')}{fewer}."
     )
     return [sentence]
 
@@ -394,7 +398,7 @@ def _same_hardware(found: Sequence[Solution]) -> list[str]:
     heads = ("layout", "replicas x GPUs", "requests", "KV pool per GPU (GiB)", "decode step, at least (ms)")
     return [
         "",
-        f"Layouts on the same {_plural(found[0].devices, 'GPU')}",
+        f"Layouts on the same {counted(found[0].devices, 'GPU|GPUs')}",
         *table([heads, *rows], "<<>>>"),
         f"  {words.LAYOUT_ORDER.format(factor=kernel.CLOSE_STEPS)}",
     ]
@@ -431,15 +435,11 @@ def _machines(found: Solution) -> str:
     layout = "" if found.layout.is_tensor_only else f", {found.layout.label}"
     if replicas == 1:
         return f"{found.devices} x {name}" + (f" ({found.layout.label})" if layout else "")
-    return f"{found.devices} x {name} ({replicas} replicas of {_plural(each, 'GPU')}{layout})"
+    return f"{found.devices} x {name} ({replicas} replicas of {counted(each, 'GPU|GPUs')}{layout})"
 
 
 def _each(requests: int) -> str:
-    return f"{_plural(requests, 'request')} per replica"
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+    return f"{counted(requests, 'request|requests')} per replica"
 
 
 def _weights(found: Solution) -> str:
@@ -519,12 +519,6 @@ def _list(name: str, text: str) -> list[str]:
     if not found:
         raise InputError(f"{name}: found {shorten(text)}; allowed: one or several, with commas between")
     return found
-
-
-def _layouts(text: str | None) -> list[Layout] | None:
-    from kvreport.accounting import parallel
-
-    return None if text is None else [parallel.Layout.named(name) for name in text.split(",")]
 
 
 def _sizes(text: str | None) -> list[int] | None:

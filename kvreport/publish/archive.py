@@ -8,9 +8,7 @@ it: a build is given the folder of the releases published before (``releases:``)
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Final
 
 from kvreport.atomic.files import write_whole
 from kvreport.errors import InputError, shorten
-from kvreport.publish.downloads import SUMS, Downloads
+from kvreport.publish.downloads import SUMS, Downloads, link_or_copy
 
 FOLDER: Final = "data/releases"
 FILES: Final = ("capacity.parquet", "models.csv", "accelerators.csv")
@@ -56,12 +54,7 @@ class ArchivedRelease:
         target = site / FOLDER / self.version
         target.mkdir(parents=True, exist_ok=True)
         for name, _, _ in self.files:
-            place = target / name
-            place.unlink(missing_ok=True)
-            try:
-                os.link(self.folder / name, place)
-            except OSError:
-                shutil.copyfile(self.folder / name, place)
+            link_or_copy(self.folder / name, target / name)
         write_whole(target / SUMS, self.sums.encode())
 
 

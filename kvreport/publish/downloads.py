@@ -72,11 +72,16 @@ class Downloads:
             if place.is_file() and place.stat().st_size == size and place.samefile(source):
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.unlink(missing_ok=True)
-            try:
-                os.link(source, place)
-            except OSError:
-                shutil.copyfile(source, place)
+            link_or_copy(source, place)
+
+
+def link_or_copy(source: Path, place: Path) -> None:
+    """Put a file in a place: as a link where that is possible, else as a copy."""
+    place.unlink(missing_ok=True)
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copyfile(source, place)
 
 
 NOTHING: Final = Downloads(Path(), (), 0)

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import urljoin
-from xml.sax.saxutils import escape, quoteattr
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from kvreport.catalog.release import dated_releases
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.difference import WORDS, Terms, counted, effects
+from kvreport.publish.feeds import atom
 from kvreport.publish.profiles import encode
 from kvreport.publish.site_data import SiteData
 
@@ -117,22 +117,14 @@ def _moved(model: Model, old: Estimate | None, new: Estimate | None) -> dict[str
 
 def _feed(site: SiteData, found: list[dict[str, Any]]) -> str:
     home, own = urljoin(site.site_url, "data/"), urljoin(site.site_url, NAMES[0])
-    when = f"{site.version.replace('.', '-')}T00:00:00Z"
-    entries = "".join(_entry(home, when, change) for change in reversed(found))
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        '<feed xmlns="http://www.w3.org/2005/Atom">\n'
-        "  <title>kvreport: what each engine release changed</title>\n"
-        f"  <id>{escape(own)}</id>\n"
-        f'  <link rel="self" href={quoteattr(own)}/>\n'
-        f"  <link href={quoteattr(home)}/>\n"
-        f"  <updated>{when}</updated>\n"
-        "  <author><name>The kvreport authors</name></author>\n"
-        f"{entries}</feed>\n"
+    entries = (
+        (f"{one['engine']}: what changed in capacity", f"#engine-{one['to']}", home, _summary(one))
+        for one in reversed(found)
     )
+    return atom(site, NAMES[0], "what each engine release changed", own, entries)
 
 
-def _entry(home: str, when: str, change: dict[str, Any]) -> str:
+def _summary(change: dict[str, Any]) -> str:
     models = pd.DataFrame(change["models"], columns=["model", "old", "new", "cause"])
     gain = models["new"] / models["old"] - 1
     fewer, more = models[gain <= -_NOTABLE], models[gain >= _NOTABLE][::-1]
@@ -142,13 +134,4 @@ def _entry(home: str, when: str, change: dict[str, Any]) -> str:
     for one in pd.concat([fewer[: _SHOWN // 2], more[: _SHOWN // 2]]).to_dict("records"):
         cause = f" ({WORDS[str(one['cause'])]})" if one["cause"] else ""
         lines.append(f"{one['model']}: {one['old']:.2f} to {one['new']:.2f}{cause}")
-    summary = escape("\n".join(lines))
-    return (
-        "  <entry>\n"
-        f"    <title>{escape(change['engine'])}: what changed in capacity</title>\n"
-        f"    <id>{escape(home)}#engine-{escape(change['to'])}</id>\n"
-        f"    <link href={quoteattr(home)}/>\n"
-        f"    <updated>{when}</updated>\n"
-        f"    <summary>{summary}</summary>\n"
-        "  </entry>\n"
-    )
+    return "\n".join(lines)

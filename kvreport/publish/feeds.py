@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import urljoin
 from xml.sax.saxutils import escape, quoteattr
@@ -31,28 +31,37 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 def _feed(site: SiteData) -> str:
     """The Atom feed of data releases, one entry each."""
     home = urljoin(site.site_url, "data/")
-    own = urljoin(site.site_url, NAMES[0])
-    when = f"{site.version.replace('.', '-')}T00:00:00Z"
     words = f"{units.count(len(site.models))} models on {units.count(len(site.gpus))} accelerators" + (
         f", {units.count(site.downloads.rows)} rows" if site.downloads.rows else ""
+    )
+    entry = (f"Data release {site.version}", f"#release-{site.version}", f"{home}#changes", f"{words}.")
+    return atom(site, NAMES[0], "data releases", home, [entry])
+
+
+def atom(site: SiteData, name: str, title: str, id: str, entries: Iterable[tuple[str, str, str, str]]) -> str:  # noqa: A002
+    """Return an Atom feed at the address ``name``: each entry has a title, the end of its id, a link and a summary."""
+    home = urljoin(site.site_url, "data/")
+    when = f"{site.version.replace('.', '-')}T00:00:00Z"
+    listed = "".join(
+        "  <entry>\n"
+        f"    <title>{escape(head)}</title>\n"
+        f"    <id>{escape(home + end)}</id>\n"
+        f"    <link href={quoteattr(link)}/>\n"
+        f"    <updated>{when}</updated>\n"
+        f"    <summary>{escape(summary)}</summary>\n"
+        "  </entry>\n"
+        for head, end, link, summary in entries
     )
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         '<feed xmlns="http://www.w3.org/2005/Atom">\n'
-        "  <title>kvreport: data releases</title>\n"
-        f"  <id>{escape(home)}</id>\n"
-        f'  <link rel="self" href={quoteattr(own)}/>\n'
+        f"  <title>kvreport: {escape(title)}</title>\n"
+        f"  <id>{escape(id)}</id>\n"
+        f'  <link rel="self" href={quoteattr(urljoin(site.site_url, name))}/>\n'
         f"  <link href={quoteattr(home)}/>\n"
         f"  <updated>{when}</updated>\n"
         "  <author><name>The kvreport authors</name></author>\n"
-        "  <entry>\n"
-        f"    <title>Data release {site.version}</title>\n"
-        f"    <id>{escape(home)}#release-{site.version}</id>\n"
-        f"    <link href={quoteattr(home + '#changes')}/>\n"
-        f"    <updated>{when}</updated>\n"
-        f"    <summary>{escape(words)}.</summary>\n"
-        "  </entry>\n"
-        "</feed>\n"
+        f"{listed}</feed>\n"
     )
 
 

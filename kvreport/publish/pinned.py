@@ -6,10 +6,12 @@ import gzip
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from kvreport import resources
 from kvreport.publish.parts import Parts
 
 MANIFEST: Final = "manifest.json"
@@ -19,18 +21,31 @@ PACKED: Final = (".wasm",)
 _LEVEL: Final = 9
 
 
-def read(folder: Path, digests: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the files of a folder by name; none if one is missing or has another digest."""
-    files: dict[str, bytes] = {}
-    for name, digest in digests.items():
-        path = folder / name
-        if not path.is_file():
-            return {}
-        content = path.read_bytes()
-        if sha256(content).hexdigest() != digest:
-            return {}
-        files[name] = content
-    return files
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Files that a lock in ``requirements/`` pins, and the folder of the cache that holds them once they are fetched."""
+
+    pins: str  # Name of the lock.
+    kept: str  # Name of the folder.
+
+    def lock(self) -> Mapping[str, Any]:
+        """Return the pins: versions, and under ``files`` each file's digest."""
+        loaded: Mapping[str, Any] = json.loads((resources.requirements_dir() / self.pins).read_text("utf-8"))
+        return loaded
+
+    def found(self, cache: Path) -> dict[str, bytes]:
+        """Return the files that a cache holds by name; none if one is missing or is not what the lock pins."""
+        files: dict[str, bytes] = {}
+        for name, digest in self.lock()["files"].items():
+            path = cache / self.kept / name
+            files[name] = path.read_bytes() if path.is_file() else b""
+            if sha256(files[name]).hexdigest() != digest:
+                return {}
+        return files
+
+    def state(self, cache: Path) -> str:
+        """Return what of these files a build depends on."""
+        return sha256(json.dumps(self.lock()["files"]).encode()).hexdigest() if self.found(cache) else ""
 
 
 def publish(

@@ -13,26 +13,20 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import sha256
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kvreport import resources
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.shelf import read_yaml
-from kvreport.publish import pinned as pinned_files
+from kvreport.publish import pinned
 
 FOLDER: Final = "assets/python"
-LOCK: Final = "browser.json"
-KEPT: Final = "runtime"
-"""Folder of the cache that holds the fetched files."""
-
+RUNTIME: Final = pinned.Runtime("browser.json", "runtime")
 ARCHIVE: Final = "kvreport.zip"
-MANIFEST: Final = pinned_files.MANIFEST
+MANIFEST: Final = pinned.MANIFEST
 
 _ROOMS: Final = ("accounting", "architectures", "catalog", "cli", "deployments", "estimation", "startup_log")
 _ALONE: Final = (
@@ -55,43 +49,13 @@ _LEAST_DATE: Final = (1980, 1, 1, 0, 0, 0)
 """The oldest date that a ZIP archive can state, so that archives do not depend on the clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """One file of the runtime."""
-
-    name: str
-    sha256: str  # Digest of its content.
-
-
-@lru_cache(maxsize=1)
-def lock() -> Mapping[str, Any]:
-    """Return the pins: versions, and each file's digest."""
-    loaded: Mapping[str, Any] = json.loads((resources.requirements_dir() / LOCK).read_text(encoding="utf-8"))
-    return loaded
-
-
-def pinned() -> tuple[Pinned, ...]:
-    """Return the files that a complete runtime has."""
-    return tuple(Pinned(name, digest) for name, digest in lock()["files"].items())
-
-
-def found(cache: Path) -> dict[str, bytes]:
-    """Return the runtime that a cache holds; empty if a file is missing or is not what the lock pins."""
-    return pinned_files.read(cache / KEPT, {file.name: file.sha256 for file in pinned()})
-
-
-def state(cache: Path) -> str:
-    """Return what of the runtime a build depends on."""
-    return sha256(json.dumps([file.sha256 for file in pinned()]).encode()).hexdigest() if found(cache) else ""
-
-
 def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file that the page loads; nothing without a runtime."""
-    runtime = found(cache)
+    runtime = RUNTIME.found(cache)
     if not runtime:
         return
     runtime[ARCHIVE] = kept_archive(cache / "archive")
-    yield from pinned_files.publish(FOLDER, runtime, cache, info=lock()["info"])
+    yield from pinned.publish(FOLDER, runtime, cache, info=RUNTIME.lock()["info"])
 
 
 def kept_archive(folder: Path) -> bytes:

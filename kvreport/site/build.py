@@ -183,8 +183,8 @@ def build(
         sorted(written),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
-        python_runtime.state(cache),
-        sql_runtime.state(cache),
+        python_runtime.RUNTIME.state(cache),
+        sql_runtime.RUNTIME.state(cache),
     )
     before = archive.published(releases)
     earlier = [(one.version, str(one.folder), one.sums) for one in before]

@@ -65,7 +65,7 @@ def press(browser: Any, address: str, site: Any, filled: Any, kind: str, **how: 
 
 def runs_here(kind: str) -> None:
     """Skip what needs the browser's Python where no registry gave it."""
-    if kind in ("log", "your model") and not python_runtime.found(CACHE):
+    if kind in ("log", "your model") and not python_runtime.RUNTIME.found(CACHE):
         pytest.skip("scripts/fetch_runtime.py has not fetched Python for the browser")
 
 

@@ -27,7 +27,8 @@ SGLANG = """\
 """
 
 needs_runtime = pytest.mark.skipif(
-    not python_runtime.found(CACHE), reason="scripts/fetch_runtime.py has not fetched Python for the browser"
+    not python_runtime.RUNTIME.found(CACHE),
+    reason="scripts/fetch_runtime.py has not fetched Python for the browser",
 )
 
 

@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.skipif(
-        not sql_runtime.found(CACHE), reason="scripts/fetch_sql.py has not fetched DuckDB for the browser"
+        not sql_runtime.RUNTIME.found(CACHE),
+        reason="scripts/fetch_sql.py has not fetched DuckDB for the browser",
     ),
 ]
 

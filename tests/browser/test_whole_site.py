@@ -48,7 +48,7 @@ pytestmark = [
 ]
 
 needs_runtime = pytest.mark.skipif(
-    not python_runtime.found(Path(__file__).resolve().parents[2] / ".cache" / "kvreport"),
+    not python_runtime.RUNTIME.found(Path(__file__).resolve().parents[2] / ".cache" / "kvreport"),
     reason="scripts/fetch_runtime.py has not fetched Python for the browser",
 )
 

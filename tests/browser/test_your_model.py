@@ -21,7 +21,8 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
 WAIT_MS = 120_000
 
 needs_runtime = pytest.mark.skipif(
-    not python_runtime.found(CACHE), reason="scripts/fetch_runtime.py has not fetched Python for the browser"
+    not python_runtime.RUNTIME.found(CACHE),
+    reason="scripts/fetch_runtime.py has not fetched Python for the browser",
 )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvreport import resources
-from kvreport.publish import python_runtime, sql_runtime
+from kvreport.publish import pinned, python_runtime, sql_runtime
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 NOWHERE = "http://127.0.0.1:9"
@@ -37,28 +37,28 @@ def test_without_a_registry_the_build_goes_on(tmp_path: Path, script: str) -> No
     assert done.returncode == 0, done.stderr
     assert "could not be fetched" in done.stdout
     assert len(done.stdout.splitlines()) == 1
-    assert python_runtime.found(tmp_path) == sql_runtime.found(tmp_path) == {}
+    assert python_runtime.RUNTIME.found(tmp_path) == sql_runtime.RUNTIME.found(tmp_path) == {}
     assert list(sql_runtime.files(tmp_path)) == []
 
 
 def test_what_is_there_and_right_is_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / python_runtime.KEPT
+    folder = tmp_path / python_runtime.RUNTIME.kept
     folder.mkdir()
-    names = [file.name for file in python_runtime.pinned()]
+    names = [*python_runtime.RUNTIME.lock()["files"]]
     digests = {name: sha256(name.encode()).hexdigest() for name in names}
     for name in names:
         (folder / name).write_bytes(name.encode())
-    monkeypatch.setattr(python_runtime, "lock", lambda: {"files": digests, "info": {}})
-    assert set(python_runtime.found(tmp_path)) == set(names)
+    monkeypatch.setattr(pinned.Runtime, "lock", lambda _: {"files": digests, "info": {}})
+    assert set(python_runtime.RUNTIME.found(tmp_path)) == set(names)
     published = dict(python_runtime.files(tmp_path))
     manifest = json.loads(published[f"{python_runtime.FOLDER}/{python_runtime.MANIFEST}"])
     for file in manifest["files"]:
         content = published[f"{python_runtime.FOLDER}/{file['file']}"]
         assert (len(content), sha256(content).hexdigest()) == (file["bytes"], file["sha256"])
     (folder / names[0]).write_bytes(b"something else")
-    assert python_runtime.found(tmp_path) == {}
+    assert python_runtime.RUNTIME.found(tmp_path) == {}
 
 
 def test_the_archive_is_kept_until_something_in_it_changes(

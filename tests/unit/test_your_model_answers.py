@@ -158,17 +158,17 @@ def test_the_archive_depends_on_its_content_alone() -> None:
 
 
 def test_a_damaged_runtime_is_none(tmp_path: Path) -> None:
-    assert python_runtime.found(tmp_path) == {}
+    assert python_runtime.RUNTIME.found(tmp_path) == {}
     assert list(python_runtime.files(tmp_path)) == []
-    folder = tmp_path / python_runtime.KEPT
+    folder = tmp_path / python_runtime.RUNTIME.kept
     folder.mkdir()
-    for file in python_runtime.pinned():
-        (folder / file.name).write_bytes(b"something else")
-    assert python_runtime.found(tmp_path) == {}
-    assert python_runtime.state(tmp_path) == ""
+    for name in python_runtime.RUNTIME.lock()["files"]:
+        (folder / name).write_bytes(b"something else")
+    assert python_runtime.RUNTIME.found(tmp_path) == {}
+    assert python_runtime.RUNTIME.state(tmp_path) == ""
 
 
 def test_the_pinned_core_is_the_one_that_pydantic_here_needs() -> None:
     import pydantic_core
 
-    assert python_runtime.lock()["pydantic_core"] == pydantic_core.__version__
+    assert python_runtime.RUNTIME.lock()["pydantic_core"] == pydantic_core.__version__
