@@ -175,13 +175,8 @@ class Case(Launch):
     @property
     def narrow_cache(self) -> bool:
         """True for a cache of fewer than 16 bits, where the engine's reserve follows it."""
-        return narrow_cache(self.model, self.kv_format, self.rules)
-
-
-def narrow_cache(model: Model, kv_format: KvFormat | None, engine: EngineRules) -> bool:
-    """Whether a cache has fewer than 16 bits, where the engine's reserve follows it."""
-    narrow = kv_format is not None and kv_format.name not in TWO_BYTE_KV
-    return narrow and engine.reserve_follows_cache(model)
+        narrow = self.kv_format is not None and self.kv_format.name not in TWO_BYTE_KV
+        return narrow and self.rules.reserve_follows_cache(self.model)
 
 
 T = TypeVar("T")

@@ -38,7 +38,6 @@ from kvreport.accounting.sizing import (
     Load,
     fast_enough,
     replica_users,
-    replicas_for,
     shared_bytes,
     what_binds,
 )
@@ -219,7 +218,7 @@ class _Group:
                 )
                 sure = min(int(surely[index]), limit) * layout.data
                 for step, peak in zip(steps, _peaks(work.peak, users, sure), strict=False):
-                    average = replicas_for(_whole(work.concurrent), users)
+                    average = kernel.replicas_for(_whole(work.concurrent), users)
                     replicas = (average, peak, peak + work.spare_replicas)
                     if offer.available is not None and replicas[-1] * layout.devices > offer.available:
                         refused["available"] += 1
@@ -253,7 +252,7 @@ class _Group:
         """Bounds of a decode step of every offer where replicas that hold so many requests on a data rank share the peak."""
         work, layout = self.workload, self.laid.case.layout
         shares = [
-            replicas_for(work.peak, replicas_for(work.peak, max(one, 1) * layout.data))
+            kernel.replicas_for(work.peak, kernel.replicas_for(work.peak, max(one, 1) * layout.data))
             for one in each.tolist()
         ]
         batch = np.asarray([kernel.micro_batch(one, layout.data, layout.pipeline) for one in shares])
@@ -497,10 +496,10 @@ def _peaks(requests: int, users: int, sure: int) -> list[int]:
 
     ``sure``: requests that it serves when its pool is smaller by the error of the estimate.
     """
-    found = replicas_for(requests, users)
+    found = kernel.replicas_for(requests, users)
     if found == 1 or not sure or sure * found >= requests:
         return [found]
-    return [found, replicas_for(requests, sure)]
+    return [found, kernel.replicas_for(requests, sure)]
 
 
 def _whole(requests: float) -> int:

@@ -107,11 +107,6 @@ def in_flight(requests_per_second: float, seconds_each: float) -> float:
     return requests_per_second * seconds_each
 
 
-def mean_held(prompt_tokens: int, output_tokens: int) -> int:
-    """Tokens that a request holds on average while it writes: the prompt and half of the output."""
-    return kernel.mean_tokens(prompt_tokens, output_tokens)
-
-
 def shared_bytes(profile: CacheProfile, prefix_tokens: int) -> int:
     """Bytes of a prefix that requests can share: whole blocks of caches that keep every token.
 
@@ -165,11 +160,6 @@ def fast_enough(demand: Demand, peaks: Peaks, workload: Load, at_most: npt.Array
         high = np.where(met, high, np.minimum(middle - 1, high))
         high = np.maximum(low, high)
     return low
-
-
-def replicas_for(requests: int, users_each: int) -> int:
-    """Replicas that hold so many requests."""
-    return kernel.replicas_for(requests, users_each)
 
 
 def pool_for(

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, TypeVar
 
-from kvreport.accounting.case import Alike, Groups
+from kvreport.accounting.case import Alike, Groups, Memo
 from kvreport.accounting.deployment import device_class
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kv_cache import held
@@ -63,21 +63,22 @@ class Fleet:
     @cached_property
     def alike(self) -> tuple[tuple[int, ...], ...]:
         """Accelerators, by position, that the engine treats alike: each group is laid out together."""
-        return self._alike(lambda device: device_class(self.engine, device))
+        found: dict[Hashable, list[int]] = {}
+        for position, device in enumerate(self.accelerators):
+            found.setdefault(device_class(self.engine, device), []).append(position)
+        return tuple(map(tuple, found.values()))
 
     def alike_storing(self, cache: KvFormat, layout: Layout) -> Groups:
         """The same groups, of those that can store a KV format and stand in servers for a layout.
 
         With each group goes what the engine's scheduler takes on it.
         """
-        key = (cache.name, cache.native, layout.wants_link)
-        if key not in self._storing:
-            self._storing[key] = Groups(self._groups(cache, layout))
-        return self._storing[key]
+        key = ("storing", cache.name, cache.native, layout.wants_link)
+        return self._known.get(key, lambda: Groups(self._groups(cache, layout)))
 
     @cached_property
-    def _storing(self) -> dict[Hashable, Groups]:
-        return {}
+    def _known(self) -> Memo:
+        return Memo()
 
     def _groups(self, cache: KvFormat, layout: Layout) -> Iterator[Alike]:
         for positions in self.alike:
@@ -93,26 +94,14 @@ class Fleet:
                 serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
                 yield Alike(members, serving, engine.device_class(device)[0])
 
-    def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[tuple[int, ...], ...]:
-        found: dict[Hashable, list[int]] = {}
-        for position, device in enumerate(self.accelerators):
-            found.setdefault(key(device), []).append(position)
-        return tuple(tuple(positions) for positions in found.values())
-
     def by_engine(self, local: Mapping[str, Engine]) -> tuple[tuple[bool, Fleet, list[Run]], ...]:
         """The accelerators of each engine, with their runs of positions (:meth:`Axes.by_engine`).
 
         Args:
             local: Engines of some makers' machines; the other accelerators keep the fleet's own.
         """
-        key = tuple(sorted((maker, engine.name) for maker, engine in local.items()))
-        if key not in self._split:
-            self._split[key] = tuple(self._by_engine(local))
-        return self._split[key]
-
-    @cached_property
-    def _split(self) -> dict[Hashable, tuple[tuple[bool, Fleet, list[Run]], ...]]:
-        return {}
+        key = ("engines", *sorted((maker, engine.name) for maker, engine in local.items()))
+        return self._known.get(key, lambda: tuple(self._by_engine(local)))
 
     def _by_engine(self, local: Mapping[str, Engine]) -> Iterator[tuple[bool, Fleet, list[Run]]]:
         devices: dict[str, list[Accelerator]] = {}

@@ -45,6 +45,7 @@ from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
+from kvreport.estimation.hardware import parsed
 from kvreport.estimation.home_names import Named, is_gguf
 from kvreport.estimation.named import resolve_model
 from kvreport.estimation.request import Request
@@ -196,12 +197,7 @@ def size_of(field: str, text: str | int) -> int:
     Raises:
         InputError: If the text is no size.
     """
-    if str(text).strip() == "0":
-        return 0
-    try:
-        return parse_bytes(text)
-    except InputError as error:
-        raise InputError(f"{field}: {error}") from error
+    return 0 if str(text).strip() == "0" else parsed(field, parse_bytes, text)
 
 
 def devices_of(request: Request) -> tuple[LocalDevice, ...]:

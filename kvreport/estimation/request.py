@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvreport.accounting.case import Launch, narrow_cache
+from kvreport.accounting.case import Launch
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.extras import (
     Draft,
     adapted_if_named,
@@ -235,33 +234,6 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         assumed.append(
             f"reserve: fitted on logs of NVIDIA GPUs, and applied to {accelerator.name} with the wider band of other makers"
         )
-    step = EngineStep(
-        max_batched_tokens=tokens,
-        max_seqs=rows,
-        layout=layout,
-        eager=query.eager,
-        images=serves_images(limits, record, policy),
-        sorts=SORTS.get(query.sampler or ""),
-        context_tokens=min(context_tokens, record.context_tokens),
-        narrow_cache=narrow_cache(record, cache, engine),
-    )
-    assumed += (
-        *engine.open_choices(record, accelerator, step, catalog.weight_formats),
-        *_adapters_said(query, record, layout, policy),
-    )
-    if query.utilization is None and policy.family != "ceiling":
-        share = share_on(policy, accelerator, None)
-        if share == policy.utilization:
-            assumed.append(f"utilization {share:g}: default of {policy.label}")
-        else:
-            assumed.append(
-                f"utilization {share:g}: what is surely free at start on {accelerator.name}; the default of "
-                f"{policy.label}, {policy.utilization:g}, is refused there ({flag_names('vllm')['utilization']} {share:g})"
-            )
-    if query.context_tokens is None:
-        assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
-    if query.kv.lower() == AUTO:
-        assumed.append(f"KV format {cache.name}: the default of {policy.label}")
     request = Request(
         model=record,
         accelerators=devices,
@@ -296,7 +268,6 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
             0 if query.kv_offload is None else parsed("kv-offload", parse_bytes, query.kv_offload)
         ),
         network_bytes_per_s=network,
-        assumptions=tuple(assumed),
         not_read=opened.not_read,
         not_followed=unfollowed,
         release_read=None
@@ -307,6 +278,24 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         support=catalog.support,
         held_bytes=held,
     )
+    assumed += (
+        *engine.open_choices(record, accelerator, request.case.step, catalog.weight_formats),
+        *_adapters_said(query, record, layout, policy),
+    )
+    if query.utilization is None and policy.family != "ceiling":
+        share = request.utilization
+        if share == policy.utilization:
+            assumed.append(f"utilization {share:g}: default of {policy.label}")
+        else:
+            assumed.append(
+                f"utilization {share:g}: what is surely free at start on {accelerator.name}; the default of "
+                f"{policy.label}, {policy.utilization:g}, is refused there ({flag_names('vllm')['utilization']} {share:g})"
+            )
+    if query.context_tokens is None:
+        assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
+    if query.kv.lower() == AUTO:
+        assumed.append(f"KV format {cache.name}: the default of {policy.label}")
+    request = replace(request, assumptions=tuple(assumed))
     return request if query.kv_pool_blocks is None else _with_blocks(request, query.kv_pool_blocks)
 
 

@@ -16,7 +16,6 @@ from kvreport.accounting.sizing import (
     DEFAULT_EFFICIENCY,
     Load,
     in_flight,
-    mean_held,
 )
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import RELEASED, Catalog, open_catalog
@@ -24,7 +23,7 @@ from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
-from kvreport.estimation.hardware import listed
+from kvreport.estimation.hardware import listed, parsed
 from kvreport.estimation.named import AUTO, engine_named, open_model, refuse_class, refuse_unsupported
 from kvreport.estimation.not_followed import not_followed
 from kvreport.estimation.opened import said_of
@@ -152,17 +151,17 @@ def size(
         refuse_class(record, policy, known.support)
     assumed = [sentence.rstrip(".") for one in opened for sentence in said_of(one)]
     requests = _requests(concurrent, users, requests_per_minute, latency_s, assumed)
-    longest = _tokens("context", context)
-    written = _tokens("output", output) if output is not None else kernel.default_output(longest)
-    asked = _tokens("prompt", prompt) if prompt is not None else longest - written
+    longest = parsed("context", parse_tokens, context)
+    written = parsed("output", parse_tokens, output) if output is not None else kernel.default_output(longest)
+    asked = parsed("prompt", parse_tokens, prompt) if prompt is not None else longest - written
     if output is None:
         assumed.append(f"answers of {count(written)} tokens")
     if prompt is None:
         assumed.append(f"prompts of {count(asked)} tokens, what the answer leaves of the longest request")
     if average is not None:
-        mean = _tokens("average", average)
+        mean = parsed("average", parse_tokens, average)
     elif prompt is not None and output is not None:
-        mean = mean_held(asked, written)
+        mean = kernel.mean_tokens(asked, written)
         assumed.append(f"{count(mean)} tokens held on average: the prompt and half of the answer")
     else:
         mean = longest
@@ -177,7 +176,9 @@ def size(
         tpot_s=tpot_s,
         burst=burst,
         spare_replicas=spare_replicas,
-        shared_prefix_tokens=_tokens("shared-prefix", shared_prefix) if shared_prefix != 0 else 0,
+        shared_prefix_tokens=parsed("shared-prefix", parse_tokens, shared_prefix)
+        if shared_prefix != 0
+        else 0,
         efficiency=efficiency,
     )
     if ttft_s is not None or tpot_s is not None:
@@ -318,10 +319,3 @@ def _weight_format(known: Catalog, name: str) -> tuple[str, Any]:
         return RELEASED, None
     form = known.weight_format(name)
     return form.name, form
-
-
-def _tokens(name: str, value: int | str) -> int:
-    try:
-        return parse_tokens(value)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error

@@ -17,7 +17,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Solution
 from kvreport.accounting.ranking import Ranking
 from kvreport.accounting.shares import share_for, share_on
-from kvreport.accounting.sizing import Load, fraction_interval, holds, pool_for, replicas_for
+from kvreport.accounting.sizing import Load, fraction_interval, holds, pool_for
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.release import trait
@@ -230,7 +230,7 @@ class Sizing:
 
     def _divisor(self, found: Solution) -> str:
         """Requests of a replica that the replicas of the peak are counted with: those that it surely serves where that is more."""
-        if replicas_for(self.workload.peak, found.users_each) == found.replicas[1]:
+        if kernel.replicas_for(self.workload.peak, found.users_each) == found.replicas[1]:
             return count(found.users_each)
         return f"{count(found.sure_each)} (those of a pool smaller by the error)"
 

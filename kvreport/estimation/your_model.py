@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -52,32 +53,15 @@ UNNAMED: Final = "local/your-model"
 """What a config without a name of its own is called."""
 
 
+@dataclass(frozen=True, slots=True)
 class YourModel:
-    """One model that a reader brought, and questions about it.
+    """One model that a reader brought, and questions about it."""
 
-    Attributes:
-        opened: The model with what has to be said about how it was read.
-        catalog: Accelerators, engines and formats.
-        source: What a command is to read, as it is typed: a file's name, or a Hub id with ``--fetch``.
-    """
-
-    def __init__(
-        self,
-        opened: Opened,
-        catalog: Catalog,
-        gguf: GgufModel | None = None,
-        *,
-        source: str = "config.json",
-    ) -> None:
-        """Keep the model and the facts that questions need.
-
-        ``gguf``: the GGUF file that it was read from, which llama.cpp's tensors come from. ``source``: what a
-        command is to read, as it is typed.
-        """
-        self.opened = opened
-        self.source = source
-        self.catalog = catalog
-        self.gguf = gguf
+    opened: Opened  # The model with what has to be said about how it was read.
+    catalog: Catalog  # Accelerators, engines and formats.
+    gguf: GgufModel | None = None  # The GGUF file that it was read from, which llama.cpp's tensors come from.
+    # What a command is to read, as it is typed: a file's name, or a Hub id with ``--fetch``.
+    source: str = "config.json"
 
     @classmethod
     def read(
@@ -294,7 +278,8 @@ class Session:
                 takes them.
         """
         files = {name: bytes(content) for name, content in given["files"].items()}
-        try:
+
+        def described() -> dict[str, Any]:
             self.model = YourModel.read(
                 files,
                 self.catalog,
@@ -302,9 +287,9 @@ class Session:
                 revision=given.get("revision") or "",
                 assume_defaults=bool(given.get("assume_defaults")),
             )
-        except InputError as error:
-            return json.dumps({"error": str(error)})
-        return json.dumps({"result": self.model.describe()}, default=str)
+            return self.model.describe()
+
+        return _answered(described)
 
     def parts(self, given: Mapping[str, Any]) -> str:
         """Choose the GGUF file of a repository, as ``--fetch`` does.
@@ -315,11 +300,8 @@ class Session:
         Returns:
             The names of all parts of the file, in order.
         """
-        try:
-            repository, mix = gguf_repository(given["repository"]) or (given["repository"], None)
-            return json.dumps({"result": chosen_parts(repository, given["files"], mix)})
-        except InputError as error:
-            return json.dumps({"error": str(error)})
+        repository, mix = gguf_repository(given["repository"]) or (given["repository"], None)
+        return _answered(lambda: chosen_parts(repository, given["files"], mix))
 
     def header(self, given: Mapping[str, Any]) -> str:
         """Say how long the header is that a GGUF file begins with; null if it goes on.
@@ -327,10 +309,7 @@ class Session:
         Args:
             given: ``name`` and the ``first`` bytes of the file.
         """
-        try:
-            return json.dumps({"result": header_bytes(bytes(given["first"]), given["name"])})
-        except InputError as error:
-            return json.dumps({"error": str(error)})
+        return _answered(lambda: header_bytes(bytes(given["first"]), given["name"]))
 
     def question(self, text: str) -> str:
         """Answer a question about the model.
@@ -342,7 +321,12 @@ class Session:
         if self.model is None:
             return json.dumps({"error": "no model was read yet"})
         call: Callable[..., object] = self.model.gpus if asked["ask"] == "gpus" else self.model.estimate
-        try:
-            return json.dumps({"result": call(**asked["options"])}, default=str)
-        except InputError as error:
-            return json.dumps({"error": str(error)})
+        return _answered(lambda: call(**asked["options"]))
+
+
+def _answered(ask: Callable[[], object]) -> str:
+    """What a question gives, or the sentence of its error."""
+    try:
+        return json.dumps({"result": ask()}, default=str)
+    except InputError as error:
+        return json.dumps({"error": str(error)})

@@ -9,6 +9,7 @@ import pytest
 from told import held_as_told
 
 import kvreport
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import users
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.parallel import Layout
@@ -17,7 +18,6 @@ from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.sizing import (
     Load,
     in_flight,
-    mean_held,
     pool_for,
     replica_users,
     shared_bytes,
@@ -108,7 +108,7 @@ def test_littles_law() -> None:
 
 
 def test_a_request_holds_its_prompt_and_half_of_its_answer_on_average() -> None:
-    assert mean_held(3000, 501) == 3251
+    assert kernel.mean_tokens(3000, 501) == 3251
 
 
 def test_a_replica_holds_average_requests_but_must_hold_one_longest() -> None:
