@@ -29,11 +29,7 @@ _WORTH_IT: Final = 2
 
 
 class Ahead:
-    """Another process that executes chapters.
-
-    Attributes:
-        process: It; None where there is nothing to execute.
-    """
+    """Another process that executes chapters."""
 
     def __init__(self, config: MkDocsConfig, chapters: int) -> None:
         """Start it, unless the cache has as many chapters as there are."""

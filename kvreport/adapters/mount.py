@@ -28,11 +28,7 @@ def usual_prefix(docs: Path) -> str:
 
 
 class Mount:
-    """A place for generated pages.
-
-    Attributes:
-        prefix: ``""`` for a site of their own, else the folder's address, ending in ``/``.
-    """
+    """A place for generated pages."""
 
     def __init__(self, prefix: str = "") -> None:
         """Stand at a prefix, written with or without slashes around it.
@@ -45,6 +41,7 @@ class Mount:
             raise InputError(
                 f"prefix: found {shorten(prefix)}; allowed: a relative address such as 'capacity'"
             )
+        # ``""`` for a site of their own, else the folder's address.
         self.prefix = f"{inner}/" if inner else ""
 
     @property

@@ -37,12 +37,7 @@ _UNKNOWN: Final[frozenset[Note]] = frozenset({("", reads.EVERYTHING, False)})
 
 
 class Notebooks:
-    """The chapters that one build found kept, and those that it executes.
-
-    Attributes:
-        store: Where they are kept, named by what they depend on.
-        folder: Where the plugin finds them and writes new ones.
-    """
+    """The chapters that one build found kept, and those that it executes."""
 
     def __init__(self, root: Path, state: str, records: Records | None = None) -> None:
         """Take from ``root`` what was kept under ``state`` and is whole, unless a record that it read has changed."""

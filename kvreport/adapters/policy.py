@@ -38,13 +38,7 @@ _REST: Final = "object-src 'none'; base-uri 'none'; form-action 'self'"
 
 
 class Policy:
-    """What pages may run, and how they may look.
-
-    Attributes:
-        scripts: Digests of the scripts that may stand in a page.
-        styles: Digests of the style sheets that may stand in a page; none may stand in an attribute.
-        preview: True while the host shows pages under work and writes a script of its own into each.
-    """
+    """What pages may run, and how they may look."""
 
     def __init__(self, reference: str = "", *, preview: bool = False) -> None:
         """Allow the scripts and styles of ``reference``, a page that the theme alone wrote."""
@@ -53,9 +47,10 @@ class Policy:
             for script in inline(reference)
             for variant in (script, *(_BASE.sub(rf"\g<1>{base}\g<2>", script) for base in _DEPTHS))
         }
-        self.scripts = frozenset(map(_digest, variants))
+        self.scripts = frozenset(map(_digest, variants))  # Digests of those that may stand in a page.
+        # The same; none may stand in an attribute.
         self.styles = frozenset(map(_digest, _STYLE.findall(reference)))
-        self.preview = preview
+        self.preview = preview  # The host shows pages under work and writes a script of its own into each.
 
     @property
     def tag(self) -> str:

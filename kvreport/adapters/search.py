@@ -222,15 +222,11 @@ def kinds_of(docs: Iterable[Doc]) -> dict[str, list[str]]:
 
 
 class SearchIndex:
-    """The index of one build: the entries of each page, by its source address.
-
-    Attributes:
-        kept: Keeps entries between builds, because reading pages of tables takes long; None reads all.
-    """
+    """The index of one build: the entries of each page, by its source address."""
 
     def __init__(self) -> None:
         """Begin without pages."""
-        self.kept: Noted | None = None
+        self.kept: Noted | None = None  # Keeps entries between builds; None reads all.
         self._docs: dict[str, list[Doc]] = {}
 
     def take_generated(self, page: Page, url: str, uri: str) -> None:

@@ -7,33 +7,26 @@ from mkdocs.config.base import Config
 
 
 class KvreportConfig(Config):
-    """What ``mkdocs.yml`` may say under ``plugins: - kvreport:``.
+    """What ``mkdocs.yml`` may say under ``plugins: - kvreport:``."""
 
-    Attributes:
-        catalog: Folder of the catalog; the public one if left out.
-        models: Pattern that a model's id must match to be published.
-        gpus: Pattern that an accelerator's id must match to be published.
-        prefix: Where everything generated stands in a project that has pages of its own, which are then
-            left alone; ``capacity`` if the project has a home page and names none.
-        cache: Folder that keeps drawn charts and computed files between builds.
-        downloads: Whether to write the dataset beside the pages.
-        releases: Folder of the data releases published before, ``data/releases/`` of the published site; they
-            are checked and stay at their addresses.
-        templates: Folder whose templates replace the package's of the same name.
-        policy: Whether every page states a Content-Security-Policy.
-        prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
-    """
-
+    # Folder of the catalog; the public one if left out.
     catalog = config_options.Optional(config_options.Dir(exists=True))
     catalogue = config_options.Deprecated(removed=True, message="it is named 'catalog' now; rename it")
-    models = config_options.Type(str, default="*")
-    gpus = config_options.Type(str, default="*")
+    models = config_options.Type(str, default="*")  # Pattern that a model's id must match to be published.
+    gpus = config_options.Type(str, default="*")  # The same of an accelerator's id.
+    # Where everything generated stands in a project that has pages of its own, which are then left alone; ``capacity``
+    # if the project has a home page and names none.
     prefix = config_options.Type(str, default="")
+    # Keeps drawn charts and computed files between builds.
     cache = config_options.Type(str, default=".cache/kvreport")
-    downloads = config_options.Type(bool, default=True)
+    downloads = config_options.Type(bool, default=True)  # Whether to write the dataset beside the pages.
+    # Folder of the data releases published before, ``data/releases/`` of the published site; they are checked and stay
+    # at their addresses.
     releases = config_options.Optional(config_options.Dir(exists=True))
+    # Folder whose templates replace the package's of the same name.
     templates = config_options.Optional(config_options.Dir(exists=True))
-    policy = config_options.Type(bool, default=True)
+    policy = config_options.Type(bool, default=True)  # Whether every page states a Content-Security-Policy.
+    # List of the quantities that may stand in prose uncomputed; without it none is looked for.
     prose = config_options.Optional(config_options.File(exists=True))
     translation = config_options.Deprecated(
         removed=True,

@@ -16,6 +16,7 @@ from kvreport.architectures.rules import (
     skip,
     take_everything,
     take_layers,
+    take_named,
     under,
 )
 from kvreport.catalog.layouts import SINQ_STORED, integers
@@ -40,9 +41,13 @@ def exllama(found: Quantization, own: Keys) -> None:
     average = own.number("bits", low=1, high=16)
     form = f"exl{version}-{average:g}bpw"
     if own.section("tensor_storage") is not None:
-        listed = _stored(own, version)
-        for its in sorted(set(listed.values())):
-            found.take(under(frozenset(name for name, one in listed.items() if one == its)), its)
+        stored = own.entries("tensor_storage")
+        averages = {
+            name: entry.number("bits_per_weight", low=1, high=16)
+            for name, entry in stored
+            if entry.has("bits_per_weight")
+        }
+        take_named(found, {name: f"exl{version}-{each:g}bpw" for name, each in averages.items()})
         found.weight_format = form
         return
     if own.has("head_bits"):
@@ -62,14 +67,6 @@ def _within(part: re.Pattern[str]) -> Matcher:
     return lambda module: part.search(module) is not None
 
 
-def _stored(own: Keys, version: str) -> dict[str, str]:
-    return {
-        name: f"exl{version}-{entry.number('bits_per_weight', low=1, high=16):g}bpw"
-        for name, entry in own.entries("tensor_storage")
-        if entry.has("bits_per_weight")
-    }
-
-
 def aqlm(found: Quantization, own: Keys) -> None:
     """AQLM: codes into learned codebooks, for groups of inputs (and outputs)."""
     books = own.whole("num_codebooks", default=1, high=8)
@@ -86,15 +83,12 @@ def aqlm(found: Quantization, own: Keys) -> None:
 def vptq(found: Quantization, own: Keys) -> None:
     """VPTQ: codes of vectors, tables for each matrix, stated by module or by the last part of its name."""
     skip(found, own, "modules_to_not_convert")
-    by_form: dict[str, set[str]] = {}
-    for name, entry in own.entries("config_for_layers"):
-        by_form.setdefault(_vectors(entry), set()).add(name)
+    modules = {name: _vectors(entry) for name, entry in own.entries("config_for_layers")}
     tails = {name: _vectors(entry) for name, entry in own.entries("shared_layer_config")}
-    forms = {*by_form, *tails.values()}
+    forms = {*modules.values(), *tails.values()}
     if not forms:
         raise own.fault("config_for_layers", None, f"an object of modules and their vectors{_FILES}")
-    for form in sorted(by_form):
-        found.take(under(frozenset(by_form[form])), form)
+    take_named(found, modules)
     for name in sorted(tails):
         # A name without a path is of the layers: the stated groups are as long as their inputs.
         found.take(_ends(name), tails[name], towers=False)
@@ -196,16 +190,14 @@ def fp_quant(found: Quantization, own: Keys) -> None:
 
 def ascend(found: Quantization, description: Keys) -> None:
     """Ascend: msModelSlim's ``quant_model_description.json``: the type of every tensor by its name."""
-    by_form: dict[str, set[str]] = {}
+    forms: dict[str, str] = {}
     for name, kind in _weights(description.data).items():
         form = next((form for prefix, form in _ASCEND.items() if kind.startswith(prefix)), None)
         if form is not None:
-            by_form.setdefault(form, set()).add(name)
+            forms[name] = form
         elif kind not in ("FLOAT", "BF16", "FLOAT16"):
             raise description.fault(name, kind, "FLOAT, W8A8, W8A16, W4A8 or W4A16, static or dynamic")
-    for form in sorted(by_form):
-        found.take(under(frozenset(by_form[form])), form)
-    found.weight_format = narrowest(by_form)
+    found.weight_format = narrowest(take_named(found, forms))
 
 
 def _weights(data: Mapping[str, Any]) -> dict[str, str]:

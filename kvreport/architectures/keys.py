@@ -72,15 +72,7 @@ NAMED_IF_MISSING: Final = frozenset(
 
 
 class Keys:
-    """One object of a config, with the defaults of its class.
-
-    Attributes:
-        where: The file, as the user named it.
-        path: Dotted path of this object inside the file, ``""`` for the top.
-        defaults: The class's own defaults, by canonical key.
-        trail: What was looked at and what was assumed (shared by all sections).
-        outer: The whole config, where this is its text part; else this object itself.
-    """
+    """One object of a config, with the defaults of its class."""
 
     def __init__(
         self,
@@ -92,11 +84,11 @@ class Keys:
     ) -> None:
         """Wrap ``data``; ``trail`` is shared between the sections of one file."""
         self.data = data
-        self.where = where
-        self.path = path
-        self.defaults: Mapping[str, Any] = defaults or {}
-        self.trail = Trail() if trail is None else trail
-        self.outer: Keys = self
+        self.where = where  # The file, as the user named it.
+        self.path = path  # Dotted path of this object inside the file, ``""`` for the top.
+        self.defaults: Mapping[str, Any] = defaults or {}  # The class's own, by canonical key.
+        self.trail = Trail() if trail is None else trail  # Shared by all sections of the file.
+        self.outer: Keys = self  # The whole config, where this is its text part.
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Keys:
         """Return the same object read with these class defaults."""

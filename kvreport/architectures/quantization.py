@@ -25,7 +25,7 @@ from kvreport.architectures.rules import (
     narrowest,
     skip,
     take_layers,
-    under,
+    take_named,
     unexpert,
 )
 
@@ -293,10 +293,7 @@ def _listed_layers(found: Quantization, own: Keys) -> list[str]:
         if algorithm is None:
             raise entry.fault("quant_algo", None, f"one of {', '.join(_MODELOPT)}")
         forms[module] = _known(entry, "quant_algo", algorithm, _MODELOPT)
-    met = sorted(set(forms.values()))
-    for form in met:
-        found.take(under(frozenset(name for name, its in forms.items() if its == form)), form)
-    return met
+    return take_named(found, forms)
 
 
 def _kv_algorithm(own: Keys) -> str | None:

@@ -7,7 +7,7 @@ subset of them is accepted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from typing import Final
 
@@ -33,23 +33,15 @@ _OTHER_NAMES: Final = (
 
 
 class Quantization:
-    """What a checkpoint says about the formats it was published in.
-
-    Attributes:
-        weight_format: What the checkpoint as a whole is called.
-        kv_format: KV format it declares, or None.
-        keeps_head: True if the output head stays as it is, whatever the rules say.
-        decide: Decides about every tensor alone, tables and heads too, where a tool has a rule of
-            its own (MLX); None for the rules.
-        anchored: True if transformers 5 wrote the checkpoint, whose lists of modules name no part of a path.
-    """
+    """What a checkpoint says about the formats it was published in."""
 
     def __init__(self) -> None:
         """Begin with a checkpoint that quantises nothing."""
-        self.weight_format = "bf16"
-        self.kv_format: str | None = None
-        self.keeps_head = False
-        self.decide: Decision | None = None
+        self.weight_format = "bf16"  # What the checkpoint as a whole is called.
+        self.kv_format: str | None = None  # The one that it declares.
+        self.keeps_head = False  # Whether the output head stays as it is, whatever the rules say.
+        self.decide: Decision | None = None  # Decides about every tensor alone, tables and heads too (MLX).
+        # Whether transformers 5 wrote it, whose lists of modules name no part of a path.
         self.anchored = False
         self._rules: list[tuple[Matcher, str | None, bool, bool]] = []
 
@@ -215,6 +207,14 @@ def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool, exact
         )
 
     return matches
+
+
+def take_named(found: Quantization, forms: Mapping[str, str]) -> list[str]:
+    """Take modules and everything below them in the format that stands for their name; return the formats, sorted."""
+    met = sorted(set(forms.values()))
+    for form in met:
+        found.take(under(frozenset(name for name, one in forms.items() if one == form)), form)
+    return met
 
 
 def under(names: frozenset[str]) -> Matcher:

@@ -168,7 +168,7 @@ def step_of(asked: Demand, peaks: Peaks) -> kernel.Step:
         experts_per_token=asked.experts_per_token,
         body=work(asked.operations_per_token),
         head=work(asked.head_operations),
-        reaches=[_reach(reach) for reach in asked.reaches],
+        reaches=[reach_of(reach) for reach in asked.reaches],
         attention_rate=float(rates[asked.attention_multiplies]),
         state_bytes=float(asked.state_bytes_touched),
         reduced_bytes=float(asked.reduced_bytes_per_token),
@@ -177,7 +177,8 @@ def step_of(asked: Demand, peaks: Peaks) -> kernel.Step:
     )
 
 
-def _reach(reach: Reach) -> kernel.Reach:
+def reach_of(reach: Reach) -> kernel.Reach:
+    """Return what a step reads of caches as the kernel's record: a cap of 0 is none, and of -1 nothing is seen."""
     cap = 0 if reach.cap_tokens >= UNBOUNDED else reach.cap_tokens or -1
     return (
         reach.bytes_per_entry,

@@ -51,16 +51,12 @@ class Kind(Record):
 
 
 class Summary(Record):
-    """Errors on all logs of sources left out.
-
-    Attributes:
-        median_error, p90_error: Of the absolute relative error end to end, from model, device and flags alone.
-    """
+    """Errors on all logs of sources left out."""
 
     logs: Positive
     sources: Positive  # Sources that they come from, each left out in turn.
-    median_error: Error
-    p90_error: Error
+    median_error: Error  # Of the absolute relative error end to end, from model, device and flags alone.
+    p90_error: Error  # The 90th percentile of the same.
     median_pool_error_bytes: Bytes
     coverage: Share  # Share of pools inside a band that was calibrated without their source.
     # The same of the errors that the band is made of: as first predicted where that was recorded, else as

@@ -77,11 +77,7 @@ def named_release(name: str) -> str:
 
 
 class Catalog:
-    """The facts, by name. Everything is read when first asked for, and once.
-
-    Attributes:
-        folder: Where the files are.
-    """
+    """The facts, by name. Everything is read when first asked for, and once."""
 
     def __init__(self, folder: Path) -> None:
         """List the files of ``folder`` without reading them."""

@@ -25,12 +25,7 @@ Day = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}(-[0-9]{2}(-[0-9]{2}
 
 
 class Printed(Record):
-    """Figures as printed; None where the source has none. Per rank, where it says nothing else.
-
-    Attributes:
-        k_gib, v_gib, kv_gib: Pools of keys, values, both (SGLang).
-        kv_mib, k_mib, v_mib: Buffers of both, keys, values (llama.cpp and relatives).
-    """
+    """Figures as printed; None where the source has none. Per rank, where it says nothing else."""
 
     # Size of the KV cache in tokens, as the engine defines it (blocks times 16 where an old vLLM printed only
     # blocks).
@@ -55,15 +50,15 @@ class Printed(Record):
     longest_context: Number | None = None  # The context that the engine said would fit.
     kv_needed_gib: Size | None = None  # What it said one request needs.
     max_requests: Number | None = None  # Requests that it allows to run at once.
-    k_gib: Size | None = None
-    v_gib: Size | None = None
-    kv_gib: Size | None = None
+    k_gib: Size | None = None  # Pool of keys (SGLang).
+    v_gib: Size | None = None  # Pool of values.
+    kv_gib: Size | None = None  # Pool of both.
     state_gib: Size | None = None  # Pool of recurrent states (SGLang).
     free_after_load_gib: Size | None = None  # Free memory after the weights were loaded (SGLang).
     free_after_pool_gib: Size | None = None  # Free memory after the pool was taken (SGLang).
-    kv_mib: Size | None = None
-    k_mib: Size | None = None
-    v_mib: Size | None = None
+    kv_mib: Size | None = None  # Buffer of keys and values (llama.cpp and relatives).
+    k_mib: Size | None = None  # Buffer of keys.
+    v_mib: Size | None = None  # Buffer of values.
     state_mib: Size | None = None  # Buffer of recurrent states (llama.cpp).
     compute_buffer_mib: Size | None = None  # Largest compute buffer (llama.cpp).
     weights_mib: Size | None = None  # Buffer of the weights (llama.cpp).

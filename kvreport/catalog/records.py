@@ -17,11 +17,7 @@ MODELS: Final = "models"
 
 
 class Records:
-    """The model records that chapters may read, by the catalogs' folders.
-
-    Attributes:
-        listed: For each catalog the digest of each record's file, by its stem.
-    """
+    """The model records that chapters may read, by the catalogs' folders."""
 
     def __init__(self, catalogs: Mapping[str, Path]) -> None:
         """List the records of each catalog, by a name that does not depend on where it lies."""

@@ -384,12 +384,7 @@ def spoken(name: str) -> str:
 
 
 class Shelf(Generic[R]):
-    """The files of one folder, one record each.
-
-    Attributes:
-        folder: Where the files are.
-        noun: What a record is, for messages.
-    """
+    """The files of one folder, one record each."""
 
     def __init__(
         self,

@@ -23,15 +23,11 @@ KINDS: Final[dict[str, str]] = read_table("layouts of logs")
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Absolute relative errors of some logs.
-
-    Attributes:
-        median, p90: Of the errors; NaN without any.
-    """
+    """Absolute relative errors of some logs."""
 
     count: int  # Logs compared.
-    median: float
-    p90: float
+    median: float  # NaN without any.
+    p90: float  # The 90th percentile, likewise.
 
     @classmethod
     def of(cls, errors: Iterable[float]) -> Errors:

@@ -59,18 +59,14 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """How far off predictions of one quantity are.
-
-    Attributes:
-        median, p90, largest: Of the absolute relative error.
-    """
+    """How far off predictions of one quantity are."""
 
     quantity: str  # What was compared.
     scope: str  # Which cases: ``complete``, ``all``, ``engine: …`` or ``family: …``.
     count: int  # Cases.
-    median: float
-    p90: float
-    largest: float
+    median: float  # Of the absolute relative error.
+    p90: float  # Its 90th percentile.
+    largest: float  # Its maximum.
     within_1_percent: float  # Share of cases within 1%.
     bias: float  # Median signed error.
 

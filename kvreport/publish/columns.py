@@ -6,7 +6,7 @@ import json
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kvreport.accounting.allocation import new_plan, reserve_on, shared_weights
 from kvreport.accounting.deployment import (
@@ -33,6 +33,7 @@ from kvreport.dataset.matrix import left_out, planned
 from kvreport.estimation.named import automatic_kv_format
 from kvreport.publish.site_data import SiteData
 
+T = TypeVar("T")
 BF16: Final = "bf16"
 NONE: Final = -1
 """Index of a plan that cannot be made."""
@@ -394,8 +395,12 @@ def _alike_added(added: list[int], refused: list[bool]) -> int | list[int | None
 
     None where the release refuses the weights.
     """
-    shown = [None if out else one for one, out in zip(added, refused, strict=True)]
-    return shown[0] if len(set(shown)) == 1 else shown
+    return one_or_each([None if out else one for one, out in zip(added, refused, strict=True)])
+
+
+def one_or_each(values: list[T]) -> T | list[T]:
+    """Return the value that all kinds of devices have, or the list where they differ."""
+    return values[0] if len(set(values)) == 1 else values
 
 
 def _is_divided(plan: BlockPlan) -> bool:

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from kvreport.accounting.kernel import ReserveRates, error_bytes, follows_length
 from kvreport.accounting.parallel import Layout
-from kvreport.publish.columns import NONE, places
+from kvreport.publish.columns import NONE, one_or_each, places
 from kvreport.publish.layout_names import layout_words, ways
 from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
@@ -218,7 +218,7 @@ def _caches(models: Sequence[Facts], cache: str, place: int) -> Facts:
         used = sorted({index for index in indices or () if index >= 0})
         where = {index: number for number, index in enumerate(used)} | {NONE: NONE}
         plans.append([facts["plans"][index] for index in used])
-        plan.append(None if indices is None else _alike([where[index] for index in indices]))
+        plan.append(None if indices is None else one_or_each([where[index] for index in indices]))
     return {"plans": plans, "plan": plan}
 
 
@@ -263,11 +263,6 @@ def _speed(site: SiteData, times: Sequence[Facts], place: int) -> Facts:
         },
         "attention": {cache: [facts["attention"].get(cache) for facts in times] for cache in site.kv_names},
     }
-
-
-def _alike(indices: list[int]) -> int | list[int]:
-    """Return one number for a list that has only one."""
-    return indices[0] if len(set(indices)) == 1 else indices
 
 
 def _rounded(count: int) -> int:

@@ -11,25 +11,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from kvreport.accounting.case import SINGLE
-from kvreport.accounting.demand import Demand, Reach, demand
+from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.settings import MANY_SENDERS
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout
-from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
 from kvreport.accounting.sizing import MAX_REQUESTS
+from kvreport.book.instruments import reach_of
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
-from kvreport.publish.columns import places
+from kvreport.publish.columns import one_or_each, places
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, shape
 from kvreport.publish.site_data import SiteData
-
-NOTHING_SEEN: Final = -1
 
 
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[dict[str, Any]]:
@@ -107,7 +105,7 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
         },
         "reach": {
             one.name: [
-                layout and [_reach(reach) for reach in asked(plain, one, layout).reaches]
+                layout and [reach_of(reach) for reach in asked(plain, one, layout).reaches]
                 for layout in columns
             ]
             for one in caches
@@ -134,14 +132,11 @@ def _static(site: SiteData, model: Model) -> list[Any]:
         for number in (None, MANY_SENDERS)
     )
 
-    def of_kinds(values: list[Any]) -> Any:  # noqa: ANN401 - one value, or one for each kind
-        return values[0] if len(set(values)) == 1 else values
-
     return [
-        of_kinds([0 if one is None else one.kept_bytes for one in usual]),
-        of_kinds([1 if one is None else one.left for one in usual]),
+        one_or_each([0 if one is None else one.kept_bytes for one in usual]),
+        one_or_each([1 if one is None else one.left for one in usual]),
         trait(engine, "short_context_tokens") or 0,
-        of_kinds([0 if one is None else one.kept_bytes for one in told]),
+        one_or_each([0 if one is None else one.kept_bytes for one in told]),
         MANY_SENDERS,
     ]
 
@@ -169,19 +164,6 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
 
 def _weights(asked: Demand) -> list[Any]:
     return [asked.dense_bytes, asked.expert_bytes, asked.operations_per_token, asked.head_operations]
-
-
-def _reach(reach: Reach) -> list[Any]:
-    cap = 0 if reach.cap_tokens >= UNBOUNDED else reach.cap_tokens or NOTHING_SEEN
-    return [
-        reach.bytes_per_entry,
-        reach.operations_per_entry,
-        reach.prefill_operations_per_entry,
-        cap,
-        reach.step_tokens,
-        int(reach.chunked),
-        reach.constant_entries,
-    ]
 
 
 def _known(value: float) -> float | None:

@@ -204,11 +204,7 @@ MOMENTS: Final = "seconds, a time since 1970 in s, ms, us or ns, or a date and t
 
 
 class Clock:
-    """The field that a trace states its arrivals in, chosen at the first request and read from every one.
-
-    Attributes:
-        name: Its plain name; None where the trace has no times.
-    """
+    """The field that a trace states its arrivals in, chosen at the first request and read from every one."""
 
     def __init__(
         self, first: Mapping[str, Any], *, from_first: bool = False, milliseconds: bool = False
@@ -222,6 +218,7 @@ class Clock:
         """
         names = ranked(first, "time")
         readable = [name for name in names if moment(first[name], name) is not None]
+        # Plain name of the field; None without times.
         self.name: str | None = next(iter((*readable, *names)), None)
         self._label = "time" if from_first else self.name
         self._milliseconds = False

@@ -65,14 +65,7 @@ class Running:
 
 
 class CacheMemory:
-    """The pools, the resident nodes and the host tier.
-
-    Attributes:
-        pools: One state per pool.
-        residents: One per kind of cache.
-        lifetimes: Seconds from a release until its first block was evicted.
-        resident_contexts: Released contexts that are whole: idle requests that could go on at once.
-    """
+    """The pools, the resident nodes and the host tier."""
 
     def __init__(
         self,
@@ -84,7 +77,7 @@ class CacheMemory:
     ) -> None:
         self.spec, self.trace, self.host, self.ttl = pools, trace, host, time_to_live_s
         self.split, self.node_tokens = _split(trace, pools)
-        self.pools = [PoolState(spec.blocks) for spec in pools.pools]
+        self.pools = [PoolState(spec.blocks) for spec in pools.pools]  # One state per pool.
         nodes = trace.num_nodes * self.split
         self.residents = [
             Resident(kind, index, self.pools[kind.pool], nodes) for index, kind in enumerate(pools.kinds)
@@ -101,7 +94,7 @@ class CacheMemory:
         self.merged = _merged_paths(trace) if alone else None
         self.whole: dict[int, ReleasedBlocks] = {}
         self.releases = 0
-        self.lifetimes: list[float] = []
+        self.lifetimes: list[float] = []  # Seconds from a release until its first block was evicted.
         self.now = 0.0
 
     @property

@@ -47,11 +47,7 @@ class PoolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The pools of a deployment and the kinds of cache in them.
-
-    Attributes:
-        shared: Replicas that this describes; counts of the deployment are so many times these.
-    """
+    """The pools of a deployment and the kinds of cache in them."""
 
     pools: tuple[PoolSpec, ...]
     kinds: tuple[CacheKind, ...]  # The kinds of cache; the first keeps every token where any does.
@@ -114,22 +110,13 @@ class PoolState:
 
 
 class Resident:
-    """What is resident of each node, for one kind of cache in one pool.
-
-    Attributes:
-        kind: The kind.
-        index: Its number.
-        pool: The pool.
-        amount: Pool blocks resident of each node.
-        users: Running requests that hold each node.
-        stamp: The release that each node was last part of.
-    """
+    """What is resident of each node, for one kind of cache in one pool."""
 
     def __init__(self, kind: CacheKind, index: int, pool: PoolState, nodes: int) -> None:
         self.kind, self.index, self.pool = kind, index, pool
-        self.amount = array("q", bytes(8 * nodes))
-        self.users = array("q", bytes(8 * nodes))
-        self.stamp = array("q", [-1]) * nodes
+        self.amount = array("q", bytes(8 * nodes))  # Pool blocks resident of each node.
+        self.users = array("q", bytes(8 * nodes))  # Running requests that hold each node.
+        self.stamp = array("q", [-1]) * nodes  # The release that each was last part of.
 
     def hold(self, nodes: array[int], count: int) -> None:
         """Let one more running request use the first ``count`` nodes of a path."""

@@ -67,7 +67,7 @@ def gemma3n(keys: Keys) -> Blueprint:
             *_cache(kind, its, its.head_dim, span, shared=reads_other),
             (
                 *_attention(keys, its.given, bias=bias, has_key=not reads_other),
-                *_mlp(keys, its.hidden, width),
+                *part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
                 *beside,
             ),
         )
@@ -116,10 +116,6 @@ def _attention(
         *part("four_norms", keys, hidden=sizes["hidden"]),
         *part("shared_attention", keys, "self_attn", **sizes, **words, **given),
     )
-
-
-def _mlp(keys: Keys, hidden: int, width: int) -> Tensors:
-    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
 
 
 @reads(
@@ -242,6 +238,7 @@ def _gemma4(
     bias = keys.flag("attention_bias")
     double = keys.flag("use_double_wide_mlp")
     width = keys.whole("intermediate_size")
+    wide_width = width * (2 if double else 1)
     inner = keys.whole("hidden_size_per_layer_input", low=0)
     mixed, experts = _gemma4_mixture(keys, its.hidden)
     beside = part("per_layer_input", keys, hidden=its.hidden, inner=inner) if inner else ()
@@ -262,7 +259,13 @@ def _gemma4(
                     *_attention(
                         keys, here.given, bias=bias, has_key=not reads_other, has_value=not (is_full and same)
                     ),
-                    *_mlp(keys, its.hidden, width * (2 if double and reads_other else 1)),
+                    *part(
+                        "gated_mlp",
+                        keys,
+                        "mlp",
+                        hidden=its.hidden,
+                        mlp_width=wide_width if reads_other else width,
+                    ),
                     *mixed,
                     *beside,
                     Weight("layer_scalar", "other", (1,)),

@@ -20,7 +20,8 @@ def laguna(keys: Keys) -> Blueprint:
     span = window(keys)
     routed, per_token = expert_counts(keys, "num_experts", "num_local_experts")
     width = keys.whole("intermediate_size")
-    mlps = {True: _mixture(keys, its.hidden, routed), False: _dense(keys, its.hidden, width)}
+    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    mlps = {True: _mixture(keys, its.hidden, routed), False: dense}
     layers = [
         Layer(
             *attention_cache(kind, its.kv_heads, its.head_dim, span=span),
@@ -62,7 +63,3 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     shared = keys.whole("shared_expert_intermediate_size", low=0)
     given = {"hidden": hidden, "routed": routed, "expert_width": keys.whole("moe_intermediate_size")}
     return part("deepseek_mixture", keys, "mlp", **given, shared_width=shared)
-
-
-def _dense(keys: Keys, hidden: int, width: int) -> Tensors:
-    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
