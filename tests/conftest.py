@@ -16,6 +16,7 @@ import yaml
 from reruns import pytest_sessionfinish
 from tiny import build_site, tiny_site
 
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.processes import collect_garbage_less
 
 __all__ = [
@@ -71,6 +72,12 @@ def pytest_unconfigure() -> None:
 def repository() -> Path:
     """The checkout's root."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    """The public catalog, opened once."""
+    return open_catalog()
 
 
 @pytest.fixture(scope="session")

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-
-@pytest.fixture(scope="module")
-def script(repository: Path) -> ModuleType:
-    """The command behind ``make faults``."""
-    spec = importlib.util.spec_from_file_location(
-        "seeded_faults", repository / "scripts" / "seeded_faults.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["seeded_faults"] = module
-    spec.loader.exec_module(module)
-    return module
+from scripts import seeded_faults as script
 
 
-def test_every_fault_can_be_put_into_its_file(repository: Path, script: ModuleType) -> None:
+def test_every_fault_can_be_put_into_its_file(repository: Path) -> None:
     faults = script.load_faults(repository)
     for fault in faults:
         text = (repository / fault.file).read_text(encoding="utf-8")
@@ -43,7 +28,7 @@ def test_every_fault_can_be_put_into_its_file(repository: Path, script: ModuleTy
     }
 
 
-def test_a_fault_whose_text_is_gone_or_doubled_is_refused(script: ModuleType) -> None:
+def test_a_fault_whose_text_is_gone_or_doubled_is_refused() -> None:
     fault = script.Fault("x", "a.py", "sign", "a - b", "a + b")
     assert fault.seeded("return a - b\n") == "return a + b\n"
     for text in ("return b - a\n", "x = a - b\ny = a - b\n"):
@@ -51,7 +36,7 @@ def test_a_fault_whose_text_is_gone_or_doubled_is_refused(script: ModuleType) ->
             fault.seeded(text)
 
 
-def test_the_lines_of_a_fault_are_those_of_its_statement(script: ModuleType) -> None:
+def test_the_lines_of_a_fault_are_those_of_its_statement() -> None:
     text = "C = a - b\n\n\ndef f(a, b):\n    if a:\n        x = (\n            a - b\n        )\n    return a * b\n"
     assert script.Fault("x", "a.py", "sign", "a * b", "a / b").lines(text) == (9,)
     assert script.Fault("x", "a.py", "sign", "            a - b\n", "            a + b\n").lines(text) == (

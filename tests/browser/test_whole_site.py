@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import html
 import http.server
-import importlib.util
 import json
 import os
 import re
@@ -40,6 +39,7 @@ from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.refusals import refusals
 from kvreport.publish import python_runtime
 from kvreport.publish.confirmed import confirmed, expected_error
+from scripts import check_site as site_check
 
 pytestmark = [
     pytest.mark.browser,
@@ -258,17 +258,6 @@ def page(browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1440, "height": 900}, bypass_csp=True)
     yield context.new_page()
     context.close()
-
-
-@pytest.fixture(scope="module")
-def site_check(repository: Path) -> Iterator[Any]:
-    spec = importlib.util.spec_from_file_location("check_site", repository / "scripts/check_site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.modules.pop("check_style", None)
 
 
 @pytest.mark.parametrize("uri", KINDS.values(), ids=KINDS)
@@ -598,9 +587,7 @@ FILLED = {
 
 
 @pytest.mark.parametrize("uri", FILLED.values(), ids=FILLED)
-def test_a_page_that_a_script_fills_agrees_with_itself(
-    page: Any, address: str, site_check: Any, uri: str
-) -> None:
+def test_a_page_that_a_script_fills_agrees_with_itself(page: Any, address: str, uri: str) -> None:
     page.goto(address + uri)
     page.mouse.move(3, 3)
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")

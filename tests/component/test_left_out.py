@@ -1,10 +1,5 @@
 """The published error is that of sources left out, the band covers what it says, and neither gets worse."""
 
-import importlib.util
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,38 +14,19 @@ from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
 from kvreport.site.pages import left_out as page_part
-
-pytest.importorskip("statsmodels")
+from scripts import fit_reserve as fitting
 
 MOST_CONSTANTS = 5
 """A third of the fifteen that the first edition fitted."""
 
 
 @pytest.fixture(scope="module")
-def fitting() -> Iterator[ModuleType]:
-    path = Path(__file__).parents[2] / "scripts" / "fit_reserve.py"
-    found = importlib.util.spec_from_file_location("fit_reserve", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules["fit_reserve"] = module
-    found.loader.exec_module(module)
-    yield module
-    del sys.modules["fit_reserve"]
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
-@pytest.fixture(scope="module")
-def logs(fitting: ModuleType, catalog: Catalog) -> list[Any]:
+def logs(catalog: Catalog) -> list[Any]:
     return list(fitting.collect(catalog, load_observations(data_dir())))
 
 
 @pytest.fixture(scope="module")
-def left_out(fitting: ModuleType, logs: list[Any]) -> list[dict[str, Any]]:
+def left_out(logs: list[Any]) -> list[dict[str, Any]]:
     return list(fitting.left_out(logs))
 
 
@@ -60,12 +36,12 @@ def published() -> dict[str, Any]:
     return found
 
 
-def test_few_constants_are_fitted(fitting: ModuleType) -> None:
+def test_few_constants_are_fitted() -> None:
     assert len(fitting.CONSTANTS) <= MOST_CONSTANTS
 
 
 def test_the_records_have_the_constants_of_this_fit(
-    fitting: ModuleType, catalog: Catalog, logs: list[Any], published: dict[str, Any]
+    catalog: Catalog, logs: list[Any], published: dict[str, Any]
 ) -> None:
     constants = fitting.fit([row for log in logs for row in log.rows])
     for name, value in constants.items():
@@ -77,7 +53,7 @@ def test_the_records_have_the_constants_of_this_fit(
 
 
 def test_what_is_published_is_what_leaving_sources_out_gives(
-    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
+    left_out: list[dict[str, Any]], published: dict[str, Any]
 ) -> None:
     found = fitting.summary(left_out)
     for name in ("logs", "sources"):
@@ -86,16 +62,14 @@ def test_what_is_published_is_what_leaving_sources_out_gives(
         assert found[name] == pytest.approx(published["summary"][name], abs=0.002)
 
 
-def test_errors_on_sources_left_out_stay_small(fitting: ModuleType, left_out: list[dict[str, Any]]) -> None:
+def test_errors_on_sources_left_out_stay_small(left_out: list[dict[str, Any]]) -> None:
     found = fitting.summary(left_out)
     assert found["logs"] >= 40
     assert found["median_error"] <= 0.02
     assert found["p90_error"] <= 0.10
 
 
-def test_the_band_covers_what_it_says(
-    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
-) -> None:
+def test_the_band_covers_what_it_says(left_out: list[dict[str, Any]], published: dict[str, Any]) -> None:
     """Four in five of the errors that make it. By rules that were mended since, errors are smaller."""
     found = fitting.summary(left_out)
     assert 0.75 <= found["coverage"] <= 0.97
@@ -104,7 +78,7 @@ def test_the_band_covers_what_it_says(
 
 
 def test_the_band_covers_logs_as_they_were_first_predicted(
-    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
+    left_out: list[dict[str, Any]], published: dict[str, Any]
 ) -> None:
     found = fitting.summary(left_out)["first_sight"]
     assert found["logs"] >= 40
@@ -112,7 +86,7 @@ def test_the_band_covers_logs_as_they_were_first_predicted(
     assert found == published["summary"]["first_sight"]
 
 
-def test_a_band_is_as_wide_as_the_errors_at_first_sight(fitting: ModuleType) -> None:
+def test_a_band_is_as_wide_as_the_errors_at_first_sight() -> None:
     rows = [
         {
             "source": f"s{i}",
@@ -130,7 +104,7 @@ def test_a_band_is_as_wide_as_the_errors_at_first_sight(fitting: ModuleType) -> 
 
 
 def test_each_kind_of_start_has_a_band_of_its_own_at_first_sight(
-    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
+    left_out: list[dict[str, Any]], published: dict[str, Any]
 ) -> None:
     """One width for all was too wide for text models, and held two in three of the others."""
     found = fitting.kinds(left_out)
@@ -142,7 +116,7 @@ def test_each_kind_of_start_has_a_band_of_its_own_at_first_sight(
     assert found["plain"]["width"] < 0.26 < found["encoder"]["width"]
 
 
-def test_a_kind_of_few_sources_is_no_narrower_than_any_other(fitting: ModuleType) -> None:
+def test_a_kind_of_few_sources_is_no_narrower_than_any_other() -> None:
     def rows(kind: str, gibibytes: float, sources: int, of: str = "server") -> list[dict[str, Any]]:
         return [
             {
@@ -174,7 +148,7 @@ def test_a_kind_of_few_sources_is_no_narrower_than_any_other(fitting: ModuleType
     assert fitting.band([*known, *own]) == found
 
 
-def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on(fitting: ModuleType) -> None:
+def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on() -> None:
     rows = [
         {
             "source": f"s{i}",
@@ -189,20 +163,20 @@ def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on(fitting: M
     assert fitting.covered(rows)[-1] is False
 
 
-def test_no_log_of_a_source_is_in_the_fit_without_it(fitting: ModuleType, logs: list[Any]) -> None:
+def test_no_log_of_a_source_is_in_the_fit_without_it(logs: list[Any]) -> None:
     source = logs[0].source
     assert source not in {row.source for row in fitting.without(logs, source)}
 
 
 def test_what_is_published_of_other_engines_is_what_their_logs_give(
-    fitting: ModuleType, catalog: Catalog, published: dict[str, Any]
+    catalog: Catalog, published: dict[str, Any]
 ) -> None:
     assert fitting.others(catalog) == published["others"]
     assert published["others"]["sglang"]["median_error"] <= 0.02
     assert published["others"]["sglang"]["p90_error"] <= 0.05
 
 
-def test_sglang_s_band_covers_what_it_says_of_sources_left_out(fitting: ModuleType, catalog: Catalog) -> None:
+def test_sglang_s_band_covers_what_it_says_of_sources_left_out(catalog: Catalog) -> None:
     rows = fitting.counted(catalog, load_observations(data_dir()))
     assert len(rows) >= 15
     inside = fitting.within(rows)
@@ -226,7 +200,7 @@ def test_sglang_s_band_by_kind_of_start_is_that_of_first_sights(published: dict[
     assert told["bands"]["several"]["first_sight"]["coverage"] >= 0.75
 
 
-def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalog: Catalog) -> None:
+def test_sglang_s_records_have_the_band_of_these_logs(catalog: Catalog) -> None:
     rows = fitting.counted(catalog, load_observations(data_dir()))
     for ending, width in fitting.widths(rows).items():
         for engine in catalog.engines.values():
@@ -234,7 +208,7 @@ def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catal
                 assert engine.coefficients[f"uncertainty_bytes{ending}"] == pytest.approx(width, rel=0.02)
 
 
-def test_many_starts_of_one_source_are_one_observation(fitting: ModuleType) -> None:
+def test_many_starts_of_one_source_are_one_observation() -> None:
     rows = [
         {"source": source, "class": "server_ranks", "pool_error_bytes": size << 20, "memory_bytes": 80 << 30}
         for source, size in [*((f"s{i}", i) for i in range(1, 9)), *([("one machine", 1000)] * 6)]
@@ -245,7 +219,7 @@ def test_many_starts_of_one_source_are_one_observation(fitting: ModuleType) -> N
     assert again["_ranks"] == pytest.approx(fitting.EDGE * (8 << 20), rel=0.01)
 
 
-def test_a_class_of_few_sources_has_the_width_of_its_kind(fitting: ModuleType) -> None:
+def test_a_class_of_few_sources_has_the_width_of_its_kind() -> None:
     rows = [
         {"source": f"s{i}", "class": name, "pool_error_bytes": size << 20, "memory_bytes": 80 << 30}
         for i, (name, size) in enumerate([("other_ranks", 1)] * 8 + [("server_ranks", 99)])
@@ -254,7 +228,7 @@ def test_a_class_of_few_sources_has_the_width_of_its_kind(fitting: ModuleType) -
     assert found["_server_ranks"] == found["_ranks"] == pytest.approx(fitting.EDGE * (1 << 20), rel=0.01)
 
 
-def test_files_of_one_repository_are_one_source(fitting: ModuleType) -> None:
+def test_files_of_one_repository_are_one_source() -> None:
     observations = [
         one for one in load_observations(data_dir()) if one.id in ("obs-073", "obs-074", "eve-101")
     ]
@@ -262,7 +236,7 @@ def test_files_of_one_repository_are_one_source(fitting: ModuleType) -> None:
     assert len({fitting.publisher_of(one) for one in observations}) == 2
 
 
-def test_logs_with_unknown_flags_widen_a_band_of_sglang_s_as_first_sights_alone(fitting: ModuleType) -> None:
+def test_logs_with_unknown_flags_widen_a_band_of_sglang_s_as_first_sights_alone() -> None:
     row = {"source": "a", "class": "server", "pool_error_bytes": 1 << 20, "memory_bytes": 1 << 30}
     worse = row | {"source": "b", "pool_error_bytes": 9 << 30, "complete": False}
     assert fitting.widths([row, worse]) == fitting.widths([row])
@@ -290,7 +264,7 @@ def test_the_evidence_page_says_what_sglang_s_band_covers(published: dict[str, A
     assert cells[7] == f"{told['first_sight']['coverage']:.1%}"
 
 
-def test_a_band_of_few_logs_is_no_narrower_than_that_of_all(fitting: ModuleType) -> None:
+def test_a_band_of_few_logs_is_no_narrower_than_that_of_all() -> None:
     rows = [
         {"source": f"s{i}", "class": name, "pool_error_bytes": i << 20, "memory_bytes": 1 << 30}
         for i, name in ((1, "server"), (2, "server"), (9, "other"))
@@ -301,7 +275,7 @@ def test_a_band_of_few_logs_is_no_narrower_than_that_of_all(fitting: ModuleType)
     assert fitting.widths(many)["_server"] == pytest.approx(1 << 20, rel=0.01)
 
 
-def test_devices_that_share_their_memory_widen_no_other_band(fitting: ModuleType) -> None:
+def test_devices_that_share_their_memory_widen_no_other_band() -> None:
     rows = [
         {"source": "a", "class": "server", "pool_error_bytes": 1 << 20, "memory_bytes": 1 << 30},
         {"source": "b", "class": "unified", "pool_error_bytes": 9 << 20, "memory_bytes": 1 << 30},
@@ -311,7 +285,7 @@ def test_devices_that_share_their_memory_widen_no_other_band(fitting: ModuleType
     assert found["_unified"] == pytest.approx(9 << 20, rel=0.01)
 
 
-def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory(fitting: ModuleType) -> None:
+def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory() -> None:
     rows = [
         {"source": "a", "class": "server_ranks", "pool_error_bytes": 2 << 30, "memory_bytes": 320 << 30},
         {"source": "b", "class": "server_ranks", "pool_error_bytes": 1 << 20, "memory_bytes": 80 << 30},
@@ -335,9 +309,7 @@ def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory(fitting: Mo
     assert asked["mi355x"] / asked["rtx-4090"] == pytest.approx(grown, rel=0.01)
 
 
-def test_what_is_taken_before_loading_is_the_median_of_the_logs(
-    fitting: ModuleType, catalog: Catalog
-) -> None:
+def test_what_is_taken_before_loading_is_the_median_of_the_logs(catalog: Catalog) -> None:
     found = fitting.taken_before(catalog, load_observations(data_dir()))
     for name, value in found.items():
         for engine in catalog.engines.values():
@@ -345,9 +317,7 @@ def test_what_is_taken_before_loading_is_the_median_of_the_logs(
                 assert engine.coefficients[name] == pytest.approx(value, rel=0.1)
 
 
-def test_vllm_s_records_have_the_band_of_these_logs(
-    fitting: ModuleType, catalog: Catalog, left_out: list[dict[str, Any]]
-) -> None:
+def test_vllm_s_records_have_the_band_of_these_logs(catalog: Catalog, left_out: list[dict[str, Any]]) -> None:
     # A band of a byte in the records failed no test before.
     records = [engine for engine in catalog.engines.values() if engine.family == "vllm"]
     assert records

@@ -10,16 +10,10 @@ import pytest
 from kvreport.accounting import capacity
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.shares import pool_bytes
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
 from tests.trunk import plan
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
 
 SPOTS = [
     # model, gpu, tp, dcp, kv, batched, context, block bytes, blocks, tokens, concurrency

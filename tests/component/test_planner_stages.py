@@ -10,7 +10,7 @@ from kvreport.accounting import capacity
 from kvreport.accounting.deployment import Case, Deployment, lay_out
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
 
@@ -26,11 +26,6 @@ SPOTS = [
     ("deepseek-ai/DeepSeek-V4-Pro", 8, 3, None, 81_940, 394_274, 12.032305),
     ("deepseek-ai/DeepSeek-V4-Pro", 1, 8, None, 224_594, 1_080_689, 32.980029),
 ]
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def laid(catalog: Catalog, model: str, layout: Layout, kv: str | None = None) -> Deployment:

@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.planner_check import OracleCheck
 from kvreport.estimation import estimate
 from kvreport.units import GIB
 from kvreport.witness.asking import ours
+from scripts import check_sglang as script
 
 H100, B200, RTX_4090 = "h100-sxm-80gb", "b200-sxm-180gb", "rtx-4090"
 DATA_8 = {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True}
@@ -90,31 +88,16 @@ SPOTS = [
 # fmt: on
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
-@pytest.fixture(scope="module")
-def script(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_sglang", repository / "scripts/check_sglang.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot.sglang}-{spot.id}-{spot.gpu}-{spot.flags}")
 def test_each_release_resolves_flags_and_sizes_pools_as_its_own_code_does(
-    catalog: Catalog, script: ModuleType, spot: Spot
+    catalog: Catalog, spot: Spot
 ) -> None:
     engine = rules(catalog.engine(f"sglang@{spot.sglang}")).at_release(spot.sglang)
     gpu = catalog.accelerator(spot.gpu)
     assert script._found(catalog.model(spot.id), engine, gpu, spot._asdict()) is None
 
 
-def test_a_wrong_answer_is_told(catalog: Catalog, script: ModuleType) -> None:
+def test_a_wrong_answer_is_told(catalog: Catalog) -> None:
     spot = SPOTS[0]
     engine = rules(catalog.engine(f"sglang@{spot.sglang}")).at_release(spot.sglang)
     wrong = {**spot._asdict(), "tokens": spot.tokens + 1}

@@ -14,7 +14,7 @@ from kvreport.accounting.engines.sglang.pools import PoolFlags, pool_rule, pools
 from kvreport.accounting.extras import borrowed_copies, draft_rows, with_draft
 from kvreport.architectures import read_config
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import engine_for_version, trait
 from kvreport.estimation import estimate
@@ -69,11 +69,6 @@ SPOTS = [
     ("0.5.23", "deepseek-ai/DeepSeek-V3", "eagle3", 1, 4, 601333, None),
     ("0.5.23", "openai/gpt-oss-120b", "eagle3", 1, 4, 627889, None),
 ]
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def draft_of(catalog: Catalog, name: str, vocabulary: int) -> Model:

@@ -18,7 +18,7 @@ from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, RankPo
 from kvreport.accounting.engines.sglang.settings import Settings
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.sizing import pool_for, replica_users
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.units import GIB
@@ -98,11 +98,6 @@ SPOTS = [
     Spot('meta-models/Muse-Glimmer-30B', 'h100-sxm-80gb', {'tp_size': 8, 'moe_a2a_backend': 'deepep'}, 'bfloat16', 131072, 1897875, 1518300, None, 4096, 1, 0.59128, 8192, 512),
 ]
 # fmt: on
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def resolved(catalog: Catalog, spot: Spot) -> Settings:

@@ -21,11 +21,6 @@ from kvreport.site.pages import validation as validation_page
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
-@pytest.fixture(scope="module")
 def found(catalog: Catalog) -> Validation:
     made = validation_page.of(catalog)
     assert made is not None

@@ -27,11 +27,6 @@ def chatting(machine: Accelerator, found: list[Candidate]) -> str:
     return dict(picks(machine, tuple(found), 0, 0))["Chat"][0].candidate.ollama
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
 def test_tables_agree_with_layouts(catalog: Catalog, name: str) -> None:
     """The longest context of a table fits when laid out, and the next one does not."""

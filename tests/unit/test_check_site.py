@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
 
-
-@pytest.fixture(scope="module")
-def site_check(repository):
-    spec = importlib.util.spec_from_file_location("check_site", repository / "scripts/check_site.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.modules.pop("check_style", None)
+from scripts import check_site as site_check
 
 
 def page(lead: str, cells: str = "", more: str = "") -> str:
@@ -26,17 +16,17 @@ def page(lead: str, cells: str = "", more: str = "") -> str:
 ROW = "<tr><th>H100 <small>NVIDIA</small></th><td>1</td><td>54</td></tr>"
 
 
-def test_a_page_that_agrees_with_itself_has_no_fault(site_check):
+def test_a_page_that_agrees_with_itself_has_no_fault():
     lead = "A serves <strong>54 concurrent requests</strong> of 8K tokens each on <strong>one H100</strong>."
     assert list(site_check.faults(page(lead, ROW, "<code>may_fit</code>"))) == []
 
 
-def test_a_headline_that_differs_from_the_table_is_a_fault(site_check):
+def test_a_headline_that_differs_from_the_table_is_a_fault():
     (fault,) = site_check.faults(page("A: 45 users at 8K on one H100.", ROW))
     assert fault.startswith("the headline says 45, the table 54")
 
 
-def test_a_headline_that_denies_what_the_table_has_is_a_fault(site_check):
+def test_a_headline_that_denies_what_the_table_has_is_a_fault():
     (fault,) = site_check.faults(page("No accelerator serves A.", ROW))
     assert fault.startswith("the headline says that nothing serves, the table has “H100")
 
@@ -54,7 +44,7 @@ def test_a_headline_that_denies_what_the_table_has_is_a_fault(site_check):
         ("70,272.0 bytes per token", "a tenth of a whole"),
     ],
 )
-def test_what_no_reader_should_see_is_a_fault(site_check, text, what):
+def test_what_no_reader_should_see_is_a_fault(text, what):
     (fault,) = site_check.faults(page("", more=f"<p>{text}</p>"))
     assert f": {what}, in" in fault
 
@@ -63,7 +53,7 @@ CHART = """<figure id="boundary-chart"><svg><text x="1">{count} at 8K</text></sv
 <table><tr><th>GPU</th><th>8K</th></tr><tr><th>{name}</th><td>{cell}</td></tr></table></figure>"""
 
 
-def test_a_chart_that_agrees_has_no_fault(site_check):
+def test_a_chart_that_agrees_has_no_fault():
     lead = "A serves 54 concurrent requests of 8K tokens each on one H100."
     assert not list(site_check.faults(page(lead, ROW, CHART.format(count="54", name="H100", cell="54"))))
     assert not list(site_check.faults(page(lead, ROW, CHART.format(count="54", name="8 × H100", cell="9"))))
@@ -80,12 +70,12 @@ def test_a_chart_that_agrees_has_no_fault(site_check):
         ),
     ],
 )
-def test_a_chart_that_differs_from_headline_or_table_is_a_fault(site_check, chart, fault):
+def test_a_chart_that_differs_from_headline_or_table_is_a_fault(chart, fault):
     lead = "A serves 54 concurrent requests of 8K tokens each on one H100."
     assert list(site_check.faults(page(lead, ROW, chart))) == [fault]
 
 
-def test_a_count_of_models_that_differs_from_the_table_is_a_fault(site_check):
+def test_a_count_of_models_that_differs_from_the_table_is_a_fault():
     lead = "79.1 GiB is usable. A single GPU serves {} of 15 models as released at 8K tokens."
     assert not list(site_check.faults(page(lead.format(1), ROW)))
     (fault,) = site_check.faults(page(lead.format(3), ROW))
@@ -97,7 +87,7 @@ BAR = """<figure class="kv-figure kv-barfigure"><ul><li>weights <b>15.0 GiB</b><
 LEAD = "A serves 54 concurrent requests of 8K tokens each on one H100."
 
 
-def test_a_page_without_a_table_has_its_chart_and_bar_compared(site_check):
+def test_a_page_without_a_table_has_its_chart_and_bar_compared():
     lead = f'<article><p class="kv-big">{LEAD}</p>'
     good = f"{lead}{CHART.format(count='54', name='H100', cell='54')}{BAR.format(count=54, cache='64.1')}</article>"
     assert not list(site_check.faults(good))
@@ -114,12 +104,12 @@ def test_a_page_without_a_table_has_its_chart_and_bar_compared(site_check):
         (54, "63.1", "the bar's parts are 78.1 GiB of 79.11"),
     ],
 )
-def test_a_memory_bar_that_differs_is_a_fault(site_check, count, cache, fault):
+def test_a_memory_bar_that_differs_is_a_fault(count, cache, fault):
     (found,) = site_check.faults(page(LEAD, ROW, BAR.format(count=count, cache=cache)))
     assert found.startswith(fault)
 
 
-def test_a_memory_bar_has_the_requests_of_its_data_rank(site_check):
+def test_a_memory_bar_has_the_requests_of_its_data_rank():
     lead = (
         "A serves 352 concurrent requests of 8K tokens each on 8 × H100 (DP 8 attention + expert parallel)."
     )
@@ -127,12 +117,12 @@ def test_a_memory_bar_has_the_requests_of_its_data_rank(site_check):
     assert list(site_check.faults(page(lead, "", BAR.format(count=352, cache="64.1"))))
 
 
-def test_the_end_of_an_object_in_a_command_is_no_missing_value(site_check):
+def test_the_end_of_an_object_in_a_command_is_no_missing_value():
     command = 'vllm serve m --compilation-config \'{"pass_config":{"fuse_attn_quant":true}}\''
     assert list(site_check.faults(page("", more=f"<p>{command}</p>"))) == []
 
 
-def test_a_bar_that_a_script_drew_is_compared_as_a_printed_one(site_check):
+def test_a_bar_that_a_script_drew_is_compared_as_a_printed_one():
     lead = "A serves <strong>54 concurrent requests</strong> of 8K tokens each on <strong>one H100</strong>."
     printed = BAR.format(count=54, cache="64.1")
     drawn = printed.replace('kv-barfigure">', 'kv-barfigure" data-kv-tools="true">')
@@ -151,7 +141,7 @@ def test_a_bar_that_a_script_drew_is_compared_as_a_printed_one(site_check):
         ("Models to run: C (Q4_K_M) for coding; B 2 (Q8_0) for chat and images.", 1),
     ],
 )
-def test_the_models_that_a_machines_page_begins_with_are_first_of_their_use(site_check, lead, count):
+def test_the_models_that_a_machines_page_begins_with_are_first_of_their_use(lead, count):
     rows = "".join(
         f"<tr><th>{name}</th><td>{use}</td><td>2026</td><td>{mix}</td></tr>"
         for name, use, mix in (

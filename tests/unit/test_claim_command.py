@@ -9,15 +9,9 @@ import pytest
 
 from kvreport.book.mistakes import MISTAKES, mistaken
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.claim_check import QUANTITIES, Statement, check, read_statement
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(

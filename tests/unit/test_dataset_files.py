@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvreport.catalog.load import open_catalog
 from kvreport.dataset import arrow, write
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, DatasetColumn, DatasetTable
 from kvreport.dataset.files import staged
@@ -31,11 +30,6 @@ from kvreport.dataset.release import data_version
 from kvreport.errors import InputError
 
 MODEL = "Qwen/Qwen2.5-7B"
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
 
 
 @pytest.fixture(scope="module")

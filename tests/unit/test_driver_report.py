@@ -65,11 +65,6 @@ AMD_SMI = json.dumps(
 SAMPLES = [xml(("NVIDIA GeForce RTX 4090", "24564 MiB")), AMD, APPLE, INTEL, AMD_SMI]
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
 @pytest.mark.parametrize(
     ("text", "id_", "total", "usable"),
     [

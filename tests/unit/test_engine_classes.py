@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from dataclasses import replace
@@ -33,6 +32,7 @@ from kvreport.estimation.size import size
 from kvreport.publish import python_runtime
 from kvreport.publish.page_data import gather
 from kvreport.site.pages.model.headline import headline, plain
+from scripts import read_engine_classes as read
 
 FAMILIES = ("vllm", "sglang", "tensorrt_llm", "transformers", "mlx")
 ENGINES = {"tensorrt_llm": "tensorrt-llm"}
@@ -40,23 +40,8 @@ DEVICES = {"mlx": "m3-ultra-512"}
 
 
 @pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
-
-
-@pytest.fixture(scope="module")
 def lists(catalog) -> ClassLists:
     return ClassLists(catalog.folder)
-
-
-@pytest.fixture(scope="module")
-def read(repository: Path):
-    spec = importlib.util.spec_from_file_location(
-        "read_engine_classes", repository / "scripts/read_engine_classes.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -428,7 +413,7 @@ _SUFFIX_TO_DEFAULTS: list[tuple[str, tuple[str, str]]] = [
 """
 
 
-def transformers_read(read, tmp_path: Path) -> Path:
+def transformers_read(tmp_path: Path) -> Path:
     for release, text in (
         ("5.1.0", XGLM),
         ("5.2.0", XGLM),
@@ -446,8 +431,8 @@ def transformers_read(read, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_transformers_tables_and_flags_are_read(read, tmp_path):
-    data = transformers_read(read, tmp_path)
+def test_transformers_tables_and_flags_are_read(tmp_path):
+    data = transformers_read(tmp_path)
     listed = ClassLists(data).of("transformers")
     assert [change.at for change in listed.changes] == [("5.1.0", "5.2.0"), ("5.3.0",)]
     assert listed.served("5.2.0").own == {"BertModel", "LlamaForCausalLM", "XGLMForCausalLM"}
@@ -465,8 +450,8 @@ def test_transformers_tables_and_flags_are_read(read, tmp_path):
         ("transformers==5.2.5", None, "5.2.0"),
     ],
 )
-def test_a_registry_is_parsed_and_never_run(read, tmp_path, requirement, until, newest):
-    data = transformers_read(read, tmp_path)
+def test_a_registry_is_parsed_and_never_run(tmp_path, requirement, until, newest):
+    data = transformers_read(tmp_path)
     package = write(
         tmp_path / "vllm",
         {
@@ -489,8 +474,8 @@ def test_a_registry_is_parsed_and_never_run(read, tmp_path, requirement, until, 
     assert not served.implements("MistralForSequenceClassification")
 
 
-def test_entry_classes_are_read_of_every_module(read, tmp_path):
-    data = transformers_read(read, tmp_path)
+def test_entry_classes_are_read_of_every_module(tmp_path):
+    data = transformers_read(tmp_path)
     package = write(
         tmp_path / "sglang",
         {
@@ -506,7 +491,7 @@ def test_entry_classes_are_read_of_every_module(read, tmp_path):
     assert served.transformers == "5.1.0"
 
 
-def test_modules_of_mlx_are_classes_by_model_type(read, tmp_path):
+def test_modules_of_mlx_are_classes_by_model_type(tmp_path):
     read.learn_types(None)
     package = write(
         tmp_path / "mlx",
@@ -523,7 +508,7 @@ def test_modules_of_mlx_are_classes_by_model_type(read, tmp_path):
     assert "Qwen3ForCausalLM" not in own
 
 
-def test_an_index_and_decorators_are_read_of_tensorrt_llm(read, tmp_path):
+def test_an_index_and_decorators_are_read_of_tensorrt_llm(tmp_path):
     package = write(
         tmp_path / "trt",
         {
@@ -538,10 +523,10 @@ def test_an_index_and_decorators_are_read_of_tensorrt_llm(read, tmp_path):
     }
 
 
-def test_a_release_is_read_anew_and_the_differences_are_made_again(read, tmp_path):
-    data = transformers_read(read, tmp_path)
+def test_a_release_is_read_anew_and_the_differences_are_made_again(tmp_path):
+    data = transformers_read(tmp_path)
     first = (data / "engines/transformers/classes.yaml").read_text(encoding="utf-8")
-    transformers_read(read, tmp_path)
+    transformers_read(tmp_path)
     assert (data / "engines/transformers/classes.yaml").read_text(encoding="utf-8") == first
     package = write(tmp_path / "5.2.0", {"transformers/models/llama/modeling_llama.py": "x = 1\n"})
     read.add("transformers", "5.2.0", package, data)
@@ -552,7 +537,7 @@ def test_a_release_is_read_anew_and_the_differences_are_made_again(read, tmp_pat
     ]
 
 
-def test_a_folder_that_is_no_package_is_refused_in_one_sentence(read, tmp_path):
+def test_a_folder_that_is_no_package_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(SystemExit, match="allowed: the folder of an unpacked package"):
         read.main(["vllm", "1.0.0", str(tmp_path), "--data", str(tmp_path)])
 

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from kvreport.catalog.forecasts import Forecast, ForecastRun, Forecasts
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.evidence.forecasts import is_later, scored
 from kvreport.resources import data_dir
 from kvreport.site.pages import forecasts as section
+from scripts import forecast
 
 MODEL, DAY = "Qwen/Qwen3.8-27B", "2026-11-28"
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
-@pytest.fixture(scope="module")
-def forecast(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("forecast", repository / "scripts/forecast.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def published(**changes: Any) -> Observation:
@@ -123,9 +106,7 @@ def test_the_first_later_log_is_the_one_that_counts() -> None:
     assert one.observation.id == "one"
 
 
-def test_a_second_run_changes_no_row_of_the_first(
-    catalog: Catalog, forecast: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_changes_no_row_of_the_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     one = forecast.new_models(catalog)[0]
     monkeypatch.setattr(forecast, "new_models", lambda _: [one])
     wrong = foretold(model=one.id, gpu="l40s", devices=1, tokens=7)
@@ -138,9 +119,7 @@ def test_a_second_run_changes_no_row_of_the_first(
     assert forecast.add(catalog, found, "2027-01-01") is None
 
 
-def test_new_models_are_those_of_the_last_months_of_the_catalog_s_own_dates(
-    catalog: Catalog, forecast: ModuleType
-) -> None:
+def test_new_models_are_those_of_the_last_months_of_the_catalog_s_own_dates(catalog: Catalog) -> None:
     months = {one.release for one in forecast.new_models(catalog)}
     dated = sorted({m.release for m in catalog.models.values() if m.release and len(m.release) == 7})
     assert dated[-1] in months

@@ -6,13 +6,8 @@ from kvreport.accounting.kv_cache import latent_bytes, vector_bytes
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kvreport.catalog.home import home_accelerators
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.home_size import size_home
 from kvreport.estimation.size import size
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from page_states import run
 
 from kvreport import estimate, resources
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import at_home, has_metal
 from kvreport.publish import browser, profiles, question_data
@@ -35,11 +35,6 @@ console.log(JSON.stringify(rows.map(([slug, gpu, word, tokens]) => {
   try { return words[word]({ tokens }); } catch (error) { return { none: error.message }; }
 })));
 """
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.fixture(scope="module")

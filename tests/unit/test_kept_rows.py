@@ -7,15 +7,9 @@ from dataclasses import replace
 import faults
 import pytest
 
-from kvreport.catalog.load import open_catalog
 from kvreport.dataset import kept, write
 from kvreport.dataset.grid import Fleet, axes
 from kvreport.dataset.kept import Kept
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from kvreport.accounting.engines.vllm.towers import clip_tokens
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.stages import stages
 from kvreport.accounting.weights import weights_by_component
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
@@ -28,11 +28,6 @@ from kvreport.estimation.commands import estimate_command, options_of, pool_note
 from kvreport.estimation.size import size
 from kvreport.query import options
 from kvreport.units import GIB, MIB
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(

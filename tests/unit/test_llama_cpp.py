@@ -31,7 +31,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import LocalArchitectures, OllamaNames
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.local_logs import LocalLogs, Part
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -42,11 +42,6 @@ from kvreport.evidence.local_logs import judge_log
 MIB = 1 << 20
 PRINTED = 0.006
 """llama.cpp prints hundredths of a MiB."""
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def read(catalog: Catalog, name: str, mix: str = "q4_k_m") -> LocalModel:

@@ -13,17 +13,12 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.architectures.gguf import read_gguf
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.estimation.home_case import open_local
 from kvreport.startup_log.llama_cpp import read_start
 
 MIB = 1 << 20
 PRINTED = 0.011
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(

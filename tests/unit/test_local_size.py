@@ -7,7 +7,7 @@ import json
 import pytest
 
 import kvreport
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -15,11 +15,6 @@ from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_size import size_home
 
 MOE = "Qwen/Qwen3-30B-A3B"
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:

@@ -6,17 +6,12 @@ import json
 
 import pytest
 
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.cli import main
 from kvreport.estimation import estimate
 from kvreport.estimation.home_answer import LocalEstimate
 
 MODEL = "Qwen/Qwen3-30B-A3B"
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def started(catalog: Catalog, **options: object) -> LocalEstimate:

@@ -16,7 +16,6 @@ from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.support import judge
-from kvreport.catalog.load import open_catalog
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix
@@ -24,11 +23,6 @@ from kvreport.errors import InputError
 from tests import trunk
 
 KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x,rtx-5090,tpu-v5e"
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,6 @@ OTHERS = ("tensorrt-llm", "transformers", "mlx", "ceiling", *FAMILIES)
 CONTEXTS = (512, 2048, 8192, 32768, 131072)
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
 def every_release() -> list[str]:
     folder = Path(kvreport.__file__).parent.parent / "data"
     listed = {one: yaml.safe_load((folder / f"{one}_releases.yaml").read_text()) for one in FAMILIES}

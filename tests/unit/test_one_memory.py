@@ -13,7 +13,7 @@ from fuzzing import examples
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitectures
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -27,11 +27,6 @@ from kvreport.query import Query
 GIB = 1 << 30
 RUNS = ("fits", "tight")
 DRAWN = 24
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def machines(catalog: Catalog) -> list[Accelerator]:

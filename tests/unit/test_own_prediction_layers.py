@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting.extras import own_prediction_layer
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def predicting(model: Model) -> int:

@@ -3,14 +3,9 @@
 import pytest
 
 from kvreport.accounting.kv_cache import pair_bytes
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,6 @@ from kvreport.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
-@pytest.fixture(scope="module")
 def llama(catalog: Catalog) -> Model:
     return catalog.model("meta-llama/Llama-3.1-8B-Instruct")
 

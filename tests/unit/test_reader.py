@@ -8,16 +8,10 @@ import pytest
 
 from kvreport.book import prose, reader
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.publish import question_data
 
 TEXT = "---\ndescription: a: b\nreader: {model: llama-3.1-8b, gpu: H100, gpus: 2, context: 32K}\n---\n# Q\n"
-
-
-@pytest.fixture(scope="module")
-def catalog(repository):
-    return open_catalog(repository / "data")
 
 
 def test_a_page_names_its_case_in_front_matter(catalog):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
-import pytest
+from scripts import record_first_sight as script
 
 LOGS = """logs:
   - id: log-1
@@ -20,14 +17,6 @@ sources:
 """
 
 
-@pytest.fixture(scope="module")
-def script(repository: Path):
-    spec = importlib.util.spec_from_file_location("record", repository / "scripts/record_first_sight.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_an_error_is_written_to_its_log_alone(script) -> None:
+def test_an_error_is_written_to_its_log_alone() -> None:
     text = script.with_first_errors(LOGS, {"log-1": -0.0123})
     assert text == LOGS.replace("    source: A place\n", "    source: A place\n    first_error: -0.0123\n")

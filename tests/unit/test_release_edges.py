@@ -24,7 +24,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog import release as release_module
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import RULES, FieldByRelease, Rule, read_rules, release_at, version_number
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -37,12 +37,6 @@ RELEASE_NAMES: Final = frozenset({"release", "release_of", "release_number", "ve
 """What a comparison of releases is written with; one of builds is of a number with a constant."""
 OLDEST_BUILD: Final = 1000
 """Builds of llama.cpp are whole numbers above it; other numbers that are compared are smaller."""
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    """The public catalog."""
-    return open_catalog()
 
 
 def module_of(rule: str) -> ModuleType:

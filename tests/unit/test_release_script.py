@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import os
 import subprocess
 import tarfile
@@ -11,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-
-@pytest.fixture(scope="module")
-def release(repository: Path):
-    spec = importlib.util.spec_from_file_location("release", repository / "scripts/release.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from scripts import release
 
 
 @pytest.fixture(autouse=True)
@@ -52,13 +45,13 @@ def commit(root: Path) -> None:
     git(root, "commit", "-q", "--allow-empty", "-m", "Change something")
 
 
-def test_a_committed_version_with_its_changes_is_ready(release, root):
+def test_a_committed_version_with_its_changes_is_ready(root):
     assert list(release.unready(root)) == []
     git(root, "tag", "v1.2.3")
     assert list(release.unready(root)) == []
 
 
-def test_what_stands_in_the_way_is_said(release, root):
+def test_what_stands_in_the_way_is_said(root):
     (root / "CHANGELOG.md").write_text(
         "## [Unreleased]\n\n## [1.2.3] - 2026-11-21\n\n## [1.2.2] - 2026-11-20\n- x\n"
     )
@@ -69,7 +62,7 @@ def test_what_stands_in_the_way_is_said(release, root):
     assert any(line.startswith("site/: found no site") for line in release.unready(root))
 
 
-def test_a_version_that_was_released_before_is_refused(release, root):
+def test_a_version_that_was_released_before_is_refused(root):
     git(root, "tag", "v1.2.3")
     commit(root)
     assert list(release.unready(root)) == [
@@ -77,7 +70,7 @@ def test_a_version_that_was_released_before_is_refused(release, root):
     ]
 
 
-def test_a_packed_folder_is_the_same_bytes_whenever_and_whoever_packs_it(release, tmp_path):
+def test_a_packed_folder_is_the_same_bytes_whenever_and_whoever_packs_it(tmp_path):
     archives = []
     for number, names in enumerate((["b/two", "a"], ["a", "b/two"])):
         folder = tmp_path / str(number) / "site"
@@ -99,7 +92,7 @@ def test_a_packed_folder_is_the_same_bytes_whenever_and_whoever_packs_it(release
 @pytest.mark.parametrize(
     "found", ["", "http://127.0.0.1:8000/", "https://localhost/", "capacity.example.org"]
 )
-def test_a_site_without_its_address_is_no_release(release, root, monkeypatch, found):
+def test_a_site_without_its_address_is_no_release(root, monkeypatch, found):
     """A release once had canonical links, a sitemap and metadata that name the builder's own machine."""
     monkeypatch.setenv("KVREPORT_SITE_URL", found)
     (line,) = list(release.unready(root))
@@ -108,7 +101,7 @@ def test_a_site_without_its_address_is_no_release(release, root, monkeypatch, fo
     )
 
 
-def test_a_site_that_was_built_for_another_address_is_no_release(release, root):
+def test_a_site_that_was_built_for_another_address_is_no_release(root):
     sitemap = root / "site/sitemap.xml"
     sitemap.write_text("<url><loc>https://capacity.example.org/</loc></url>", encoding="utf-8")
     assert list(release.unready(root)) == []
@@ -117,7 +110,7 @@ def test_a_site_that_was_built_for_another_address_is_no_release(release, root):
     assert "was built for another address" in line
 
 
-def test_a_release_says_under_which_circumstances_its_bytes_are_the_same(release, root):
+def test_a_release_says_under_which_circumstances_its_bytes_are_the_same(root):
     (root / "scripts").mkdir(exist_ok=True)
     script = root / "scripts/variation.py"
     script.write_text(

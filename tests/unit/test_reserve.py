@@ -33,18 +33,13 @@ from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_u
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import engine_for_version, version_number
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.units import GIB
 from tests.trunk import budget, load_overhead
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def reserve(model: Model, engine: Engine, **told: Any) -> Reserve:

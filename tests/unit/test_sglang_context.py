@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 import kvreport
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.estimation.size import size
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def static_bytes(catalog: Catalog, gpu: str, tokens: int, engine: str = "sglang", **options: Any) -> int:

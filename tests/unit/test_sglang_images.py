@@ -6,7 +6,7 @@ import pytest
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang import settings
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import engine_for_version
 
 VISION, SPARSE, OTHER, TEXT = (
@@ -15,11 +15,6 @@ VISION, SPARSE, OTHER, TEXT = (
     "Qwen/Qwen3.5-27B",
     "Qwen/Qwen3-8B",
 )
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def taken(

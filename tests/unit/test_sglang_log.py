@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.resources import data_dir
 from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose, names_of
@@ -84,11 +84,6 @@ Load weight begin. avail mem=41.29 GB
 Load weight end. elapsed=132.95 s, type=Qwen3_5ForConditionalGeneration, avail mem=24.12 GB, mem usage=17.17 GB.
 max_total_num_tokens=268319, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=1, context_len=32768, available_gpu_mem=10.35 GB
 """
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def _compared(found: Diagnosis) -> dict[str, tuple[float, float]]:

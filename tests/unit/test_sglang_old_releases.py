@@ -12,13 +12,8 @@ from kvreport.accounting.engines.sglang.settings import (
     settings,
 )
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import at_release, engine_for_version
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize(("rings", "printed"), [(True, 32_781.44), (False, 13_735.04)])

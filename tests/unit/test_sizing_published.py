@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.estimation.size import size
 
 _VLLM = "https://docs.vllm.ai/projects/recipes/en/latest/"
@@ -43,11 +43,6 @@ PUBLISHED = (
     Published("zai-org/GLM-5.1-FP8", "h20-141gb", 8, f"{_VLLM}GLM/GLM5.html"),
     Published("zai-org/GLM-5-FP8", "b200-sxm-180gb", 8, _TRT),
 )
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.mark.parametrize("one", PUBLISHED, ids=str)

@@ -12,11 +12,6 @@ from kvreport.site.pages import gpu_rows
 from kvreport.units import GIB
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
-
-
 @pytest.mark.parametrize(("name", "listed"), [("1g.10gb", 9.75), ("2g.20gb", 19.62), ("3g.40gb", 39.50)])
 def test_a_slice_has_at_most_the_memory_that_the_driver_lists(
     catalog: Catalog, name: str, listed: float

@@ -11,15 +11,9 @@ from kvreport.accounting.deployment import bound_of, lay_out
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.stack import Profiles, Rows
-from kvreport.catalog.load import open_catalog
 from kvreport.dataset import matrix as of_matrix
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
 
 
 def _drawn(draw: random.Random) -> CacheProfile:

@@ -16,11 +16,6 @@ MODEL = "Qwen/Qwen3-8B"
 SHARED = "dgx-spark-gb10"
 
 
-@pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
-
-
 @pytest.mark.parametrize(
     ("share", "verdict"),
     # Logs of machines that ran nothing else: 0.80 starts, 0.85 is a recipe's, 0.87 is refused on one machine, 0.92

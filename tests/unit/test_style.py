@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
 
-
-@pytest.fixture(scope="module")
-def style(repository):
-    spec = importlib.util.spec_from_file_location("check_style", repository / "scripts/check_style.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+from scripts import check_style as style
 
 
 @pytest.mark.parametrize(
@@ -32,7 +21,7 @@ def style(repository):
         (" ".join(["word"] * 31) + ".", "a sentence of 31 words: " + ("word " * 12) + "…"),
     ],
 )
-def test_a_fault_is_found(style, text, fault):
+def test_a_fault_is_found(text, fault):
     assert fault in list(style.faults(text))
 
 
@@ -45,16 +34,16 @@ def test_a_fault_is_found(style, text, fault):
         "First sentence; with a clause. " + "word " * 15 + "ends. " + "Word " * 15 + "ends.",
     ],
 )
-def test_good_prose_has_none(style, text):
+def test_good_prose_has_none(text):
     assert list(style.faults(text)) == []
 
 
-def test_code_addresses_and_computed_values_are_not_prose(style):
+def test_code_addresses_and_computed_values_are_not_prose():
     text = "See `catalog:` in [the page](quantised-cache.md), {{ 3 anew = f() }}.\n\n```\nanew\n```\n"
     assert [piece.text for piece in style.markdown(text)] == ["See code in the page, N."]
 
 
-def test_text_is_found_where_it_stands(style):
+def test_text_is_found_where_it_stands():
     found = list(style.chapter("# %% [markdown]\n# # Title\n#\n# Made anew.\n# %%\nx = 'anew and again'\n"))
     assert found == [(2, "Title"), (4, "Made anew.")]
     assert list(style.python('"""Anew and again."""\nA = f"made {1} anew"\nB = "kv-no kv-why"\n')) == [
@@ -67,7 +56,7 @@ def test_text_is_found_where_it_stands(style):
     ]
 
 
-def test_a_field_needs_a_label_and_help(style):
+def test_a_field_needs_a_label_and_help():
     found = [fault.message for fault in style.labels('<label>on <select name="gpu"></select></label>')]
     assert found == [
         "label “on”: sentence case, a noun with its unit",
@@ -76,7 +65,7 @@ def test_a_field_needs_a_label_and_help(style):
     assert not list(style.labels('<label>GPU <input name="gpu" aria-describedby="gpu-help"></label>'))
 
 
-def test_settings_and_strings_of_code_are_not_prose(style):
+def test_settings_and_strings_of_code_are_not_prose():
     long = "The config leaves out some values, so the defaults are used: " + ", ".join(
         f"text_config.key_{n} = {n}" for n in range(20)
     )

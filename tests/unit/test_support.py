@@ -126,11 +126,6 @@ DOCUMENTED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def catalog():
-    return open_catalog()
-
-
 @pytest.mark.parametrize(("engine", "gpu", "model", "weights", "kv", "expected"), DOCUMENTED)
 def test_a_documented_refusal_or_start_is_judged_so(catalog, engine, gpu, model, weights, kv, expected):
     found = judge(

@@ -4,15 +4,10 @@ import pytest
 
 from kvreport.accounting import capacity
 from kvreport.accounting.engines.tensorrt_llm import states_bytes, step_bytes_per_token, token_bytes
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.units import GIB
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def test_latents_are_whole_on_every_rank(catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.capacity import followed
 from kvreport.accounting.engines.vllm.reserve import Told, read_rates
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.dataset.frames import boundary
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
@@ -21,11 +21,6 @@ VIDEOS = "Qwen/Qwen2.5-VL-7B-Instruct"
 INDEXED = "zai-org/GLM-5.3-FP8"
 STAGED = "XiaomiMiMo/MiMo-V2.5"
 """With an encoder on the first of its stages: which of them is the fullest depends on the length."""
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def test_the_reserve_is_that_of_the_printed_length() -> None:

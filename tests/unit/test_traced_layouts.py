@@ -7,16 +7,11 @@ that the engine takes, 16,384 tokens in flight.
 
 import pytest
 
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
 
 K256, M1 = 262_144, 1_048_576
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def laid_out(

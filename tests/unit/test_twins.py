@@ -12,17 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvreport import processes
-from kvreport.catalog.load import open_catalog
 from kvreport.dataset import write
 from kvreport.dataset.grid import axes, twins
 
 MODEL = "Qwen/Qwen2.5-7B"
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    """The public catalog."""
-    return open_catalog()
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from kvreport.accounting.weights import on_host
 from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_records import fields_at
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import LayerGroup
 from kvreport.catalog.release import oldest_computed, release_at, release_number, release_of, version_number
 from kvreport.estimation.commands import estimate_command
@@ -41,11 +41,6 @@ def at(catalog: Catalog, release: tuple[int, ...]) -> Engine:
     """The record of a release."""
     version = ".".join(map(str, (*release, 0)[:3]))
     return rules(catalog.engine(f"vllm@{version}")).at_release(version)
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,9 @@ import pytest
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.vllm.reserve import read_rates
 from kvreport.accounting.engines.vllm.towers import Encoding, Tower, encoding
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import release_at
 from kvreport.units import GIB
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def tower(catalog: Catalog, name: str) -> Tower:

@@ -15,7 +15,7 @@ from kvreport.accounting.weights import (
 from kvreport.catalog.base import Source
 from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.formats import WeightFormat, WiderTensors
-from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Experts, LayerGroup, Model, WeightGroup
 from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
@@ -71,11 +71,6 @@ SMALL = model(
     row("norm.weight", "norms", (1024,), count=2),
     row("mtp.weight", "mtp", (1024, 1024)),
 )
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return open_catalog()
 
 
 def test_a_block_scaled_matrix_pays_for_blocks_that_are_cut_off() -> None:
