@@ -160,7 +160,7 @@ def _found(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
     except InputError as error:
         return str(error)
     pairs = {
-        "share": (round(resolved.share, 4), round(row["share"], 4)),
+        "share": (round(resolved.share, 9), round(row["share"], 9)),
         "chunk_tokens": (resolved.chunk_tokens, row["chunk_tokens"]),
         "page_tokens": (resolved.page_tokens, row["page_tokens"]),
         "tokens": (pools.tokens, row["tokens"]),
@@ -196,13 +196,10 @@ def _resolved(model: Model, engine: Engine, gpu: Accelerator, flags: dict[str, A
     )
 
 
-def _pools(
+def _pool_flags(
     model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any], resolved: settings.Settings
-) -> RankPools:
-    """The pools of the stage with the fewest tokens, which all stages hold."""
+) -> PoolFlags:
     flags = row["flags"]
-    number = flags.get("pp_size", 1)
-    layout = Layout(tensor=flags.get("tp_size", 1), pipeline=number)
     ranks, data = flags.get("tp_size", 1), flags.get("dp_size", 1)
     cached = not flags.get("disable_radix_cache")
     overlap = not flags.get("disable_overlap_schedule")
@@ -211,7 +208,7 @@ def _pools(
     if verified and requests is None:
         requests = trait(engine, "drafting_requests")
     usual = plan.default_window_share(model, engine)
-    flags_of_pools = PoolFlags(
+    return PoolFlags(
         element_bytes=element,
         draft_tokens=verified,
         draft_bytes=plan.own_draft_bytes(model, engine, ranks // data, element),
@@ -229,17 +226,26 @@ def _pools(
         max_states=None if states is None else states // data,
         prefix_cache=cached,
         chunk_tokens=resolved.chunk_tokens,
-        overlap=overlap and number == 1,
+        overlap=overlap and flags.get("pp_size", 1) == 1,
         scaled_latents=plan.sized_with_scales(engine)
         and plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
         spare_states=int(plan.sized_with_scales(engine)),
         narrow_index=row["kv_dtype"] == "float8_e4m3fn" and settings.narrow_beside_fp8(engine, gpu),
     )
+
+
+def _pools(
+    model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any], resolved: settings.Settings
+) -> RankPools:
+    """The pools of the stage with the fewest tokens, which all stages hold."""
+    flags = _pool_flags(model, engine, gpu, row, resolved)
+    number = row["flags"].get("pp_size", 1)
+    layout = Layout(tensor=row["flags"].get("tp_size", 1), pipeline=number)
     model = plan.counted(model, engine)
     if number == 1:
-        return pools_of(pool_rule(model, engine, flags_of_pools), BUDGET_BYTES)
+        return pools_of(pool_rule(model, engine, flags), BUDGET_BYTES)
     parts = stages(model, number, partition_of(engine, model, layout))
-    rules = [plan.stage_rule(model, engine, flags_of_pools, layout, part.model) for part in parts]
+    rules = [plan.stage_rule(model, engine, flags, layout, part.model) for part in parts]
     caching = [rule for rule in rules if rule.cell_bytes] or rules  # a stage without caches limits no tokens
     return min((pools_of(rule, BUDGET_BYTES) for rule in caching), key=lambda one: one.tokens)
 
