@@ -14,8 +14,8 @@ from kvreport.dataset.matrix import matrix
 
 INPUTS = 2000
 """Inputs of all targets together in an ordinary build."""
-LEAST = 40
-"""Inputs of each target at least: nine in ten may be refused."""
+LEAST = 20
+"""Inputs of each target at least, and as many more as it takes until one is answered."""
 
 
 @pytest.mark.parametrize("target", fuzz_targets.TARGETS)
@@ -23,11 +23,11 @@ def test_a_target_breaks_nothing(target: str) -> None:
     wanted = max(LEAST, fuzzing.examples(INPUTS) * fuzz_targets.SHARES[target] // 1000)
     first = 0 if fuzzing.TIMES == 1 else random.SystemRandom().randrange(1 << 32)
     tried = answered = 0
-    for seed in range(first, first + wanted + 1):
+    for seed in range(first, first + 4 * wanted):
         what, inputs = fuzz_targets.tried(target, seed)
         tried += inputs
         answered += inputs if what == "answered" else 0
-        if tried >= wanted:
+        if tried >= wanted and answered:
             break
     fuzzing.counted("inputs", tried)
     assert answered, "a target whose every input is refused tries nothing"

@@ -8,7 +8,7 @@ from typing import Any
 
 import invariants
 import pytest
-from fuzzing import thinned
+from fuzzing import examples, thinned
 
 import kvreport
 from kvreport.accounting.engines.sglang.shapes import layers
@@ -130,7 +130,7 @@ def test_the_smallest_share_of_a_pipeline_holds_the_workload() -> None:
     assert held[0] >= 16 > held[1]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_what_is_drawn_holds(seed: int) -> None:
     invariants.answers(random.Random(f"answers {seed}"))  # noqa: S311 - examples, no secrets
 
@@ -144,7 +144,7 @@ def test_no_recorded_start_is_missed_by_more_than_the_record_says() -> None:
     assert sum(name in invariants.held() for name in logs) > 0.9 * len(logs)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_offers_hold_when_asked_back(seed: int) -> None:
     invariants.offers(random.Random(f"offers {seed}"))  # noqa: S311 - examples, no secrets
 
@@ -191,7 +191,7 @@ def test_the_smallest_share_is_the_smallest_one(
 
 
 @pytest.mark.parametrize("name", ["offered", "lever", "apart"])
-@pytest.mark.parametrize("seed", range(0, 60, 6))
+@pytest.mark.parametrize("seed", thinned(range(60), 12))
 def test_what_a_search_names_holds_when_asked_back(name: str, seed: int) -> None:
     for each in range(seed, seed + 6):
         draw = random.Random(f"{name} {each}")  # noqa: S311 - examples, no secrets
@@ -199,7 +199,7 @@ def test_what_a_search_names_holds_when_asked_back(name: str, seed: int) -> None
 
 
 @pytest.mark.parametrize("name", ["band", "boundary", "longest_context"])
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(examples(24)))
 def test_what_a_band_a_boundary_and_a_longest_context_say_holds(name: str, seed: int) -> None:
     draw = random.Random(f"{name} {seed}")  # noqa: S311 - examples, no secrets
     asked = invariants.question(draw)
@@ -530,7 +530,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     }
     asked = [
         {"model": draw.choice(models), **{name: draw.choice(values) for name, values in axes.items()}}
-        for _ in range(90)
+        for _ in range(examples(90))
     ]
 
     def said(question: dict[str, Any], known: Catalog) -> Any:
