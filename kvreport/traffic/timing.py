@@ -56,7 +56,6 @@ class RooflineClock:
         *,
         max_seqs: int,
         efficiency: float,
-        overhead_s: float = DEFAULT_STEP_OVERHEAD_S,
     ) -> None:
         """Tabulate the roofline.
 
@@ -65,14 +64,13 @@ class RooflineClock:
             peaks: The device.
             max_seqs: Most requests of a step.
             efficiency: Share of the roofline that is reached, above 0 and at most 1.
-            overhead_s: Seconds that every step takes besides.
 
         Raises:
             InputError: If the efficiency is out of range, or the device's rates are not known.
         """
         if not 0 < efficiency <= 1:
             raise InputError(f"efficiency: found {efficiency}; allowed: a share above 0 and at most 1")
-        self._scale, self._overhead = 1 / efficiency, overhead_s
+        self._scale, self._overhead = 1 / efficiency, DEFAULT_STEP_OVERHEAD_S
         self._batches = sorted(
             {1, *(min(1 << power, max_seqs) for power in range(max_seqs.bit_length() + 1))}
         )
