@@ -67,7 +67,7 @@ from kvreport.accounting.engines.vllm.reserve import (
 from kvreport.accounting.kernel import LARGEST_CAPTURE, graphs_up_to
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.first_seen import FirstSeen
+from kvreport.catalog.first_predictions import FirstSeen
 from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.release import engine_for_version, release_of, version_number
@@ -322,7 +322,7 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
 
     Logs whose source does not state all flags are among them where their error at first sight was recorded, and have
     that error only: what is asked of a prediction seldom states more. A refused start is told right or wrong, whatever its pool
-    was (:func:`kvreport.catalog.first_seen.errors_of`), and is not among them.
+    was (:func:`kvreport.catalog.first_predictions.errors_of`), and is not among them.
     """
     found: list[dict[str, Any]] = []
     first = at_first_sight()

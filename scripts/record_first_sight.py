@@ -21,13 +21,13 @@ from typing import Any
 import yaml
 
 from kvreport.atomic.files import write_whole
-from kvreport.catalog.first_seen import FirstSeen
+from kvreport.catalog.first_predictions import FirstSeen
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.local_logs import LocalLogs
 from kvreport.catalog.observation import load_observations
+from kvreport.evidence.judged_local_logs import judge_log
 from kvreport.evidence.judgment import end_to_end
-from kvreport.evidence.local_logs import judge_log
-from kvreport.evidence.records import read_observations
+from kvreport.evidence.observation_files import read_observations
 from kvreport.evidence.validation import Compared, validate
 from kvreport.resources import data_dir
 

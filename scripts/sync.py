@@ -39,9 +39,9 @@ import read_engine_classes
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import read_config_report
 from kvreport.architectures.hub import NoConnectionError, fetch
-from kvreport.architectures.instead import config_file
 from kvreport.architectures.keys import read_json
-from kvreport.architectures.names import quantized_name
+from kvreport.architectures.not_a_config import config_file
+from kvreport.architectures.repository_names import quantized_name
 from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Evidence, Source
 from kvreport.catalog.engine_classes import FILE, FOLDER, ClassLists, compressed

@@ -41,7 +41,7 @@ from kvreport.estimation.answer import Estimate
 from kvreport.estimation.home import ROWS_KEEP
 from kvreport.estimation.home_case import open_local
 from kvreport.estimation.remedies import HOPELESS, remedies
-from kvreport.evidence.local_logs import judge_log
+from kvreport.evidence.judged_local_logs import judge_log
 from kvreport.evidence.validation import compare
 from kvreport.query import options
 from kvreport.units import MIB

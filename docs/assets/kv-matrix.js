@@ -18,7 +18,7 @@
   };
   const isOne = (layout) => layout.places.length === 1 && layout.dp === 1;
 
-  /* --- the files of all tensor-parallel sizes in one: see kvreport.publish.together ------------------------- */
+  /* --- the files of all tensor-parallel sizes in one: see kvreport.publish.tensor_size_deltas ------------------------- */
 
   /* Columns out of the first, and of what each further one has more than the one before. */
   const summed = (columns) =>

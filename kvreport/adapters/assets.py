@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-    from kvreport.adapters.mount import Mount
-    from kvreport.publish.parts import PartGroup
+    from kvreport.adapters.url_prefix import Mount
+    from kvreport.publish.kept_values import PartGroup
 
 STYLES: Final = ("assets/fonts.css", SHARED, *FEW)
 SCRIPTS: Final = ("assets/kvreport.js",)

@@ -27,11 +27,11 @@ from mkdocs.exceptions import PluginError
 from kvreport.adapters import questions
 from kvreport.book import glossary, notebook, prose
 from kvreport.book.quantities import Quantities
-from kvreport.book.reader import of_front_matter
+from kvreport.book.reader_case import of_front_matter
 from kvreport.build_cache import code, digest
-from kvreport.catalog.records import MODELS, Records
+from kvreport.catalog.record_digests import MODELS, Records
 from kvreport.errors import Fault
-from kvreport.publish.noted import Noted
+from kvreport.publish.tracked_values import Noted
 from kvreport.site.kit.page import link
 from kvreport.site.pages import engine_rules
 

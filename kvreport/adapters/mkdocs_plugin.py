@@ -22,26 +22,26 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.toc import get_toc
 
 from kvreport import resources
-from kvreport.adapters import assets, head, lost, page_cache, search, theme
-from kvreport.adapters.ahead import Ahead
+from kvreport.adapters import assets, meta_tags, not_found_page, page_cache, search, theme_patches
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book, refuse
 from kvreport.adapters.generated import GeneratedPage, anchors, announce, date, published
-from kvreport.adapters.mount import Mount, usual_prefix
 from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.page_cache import Finished, PageCache
 from kvreport.adapters.policy import Policy, digests
+from kvreport.adapters.run_chapters import Ahead
 from kvreport.adapters.settings import KvreportConfig
 from kvreport.adapters.skeleton import address, filled, outline, shared, skeleton
 from kvreport.adapters.staging import Staging, refusal, stage, warned
 from kvreport.adapters.styles import SHARED, Styles
+from kvreport.adapters.url_prefix import Mount, usual_prefix
 from kvreport.atomic import write_whole
 from kvreport.build_cache import code
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.records import Records
+from kvreport.catalog.record_digests import Records
 from kvreport.errors import InputError
 from kvreport.processes import COLLECTION_THRESHOLD, exit_on_signals
 from kvreport.publish import long_tables
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, link
@@ -299,8 +299,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             return output
         else:
             output = shared(output, self._tags(None, config))
-        output = theme.whole_options(theme.waiting(output))
-        output = theme.fonts_first(output, page.url, self.known, self.mount)
+        output = theme_patches.whole_options(theme_patches.waiting(output))
+        output = theme_patches.fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
             for fault in links.check(address(page.url), output, self.known):
                 log.warning(fault)
@@ -311,9 +311,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         release = self.report.version if self.report else ""
         base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
         if ours is None:
-            return head.tools(release, config.repo_url or "") + head.picture(base, None, self.known)
+            return meta_tags.tools(release, config.repo_url or "") + meta_tags.picture(base, None, self.known)
         if ours.uri not in self.tags:
-            self.tags[ours.uri] = head.tags(ours, base, release, config.repo_url or "", self.known)
+            self.tags[ours.uri] = meta_tags.tags(ours, base, release, config.repo_url or "", self.known)
         return self.tags[ours.uri]
 
     @event_priority(-100)
@@ -359,12 +359,14 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         The sitemap is loaded by every page, so it is shortened.
         """
         if template_name == "sitemap.xml" and not self.mount.foreign:
-            return theme.shortened(output_content)
+            return theme_patches.shortened(output_content)
         if template_name != "404.html" or self.mount.foreign:
             return output_content
-        output = lost.page(theme.waiting(output_content), config.site_url or "/", self.known)
+        output = not_found_page.page(
+            theme_patches.waiting(output_content), config.site_url or "/", self.known
+        )
         base = urlsplit(config.site_url or "/").path or "/"
-        output = theme.fonts_first(output, template_name, self.known, self.mount, base)
+        output = theme_patches.fonts_first(output, template_name, self.known, self.mount, base)
         if self.styles is not None:
             output = self.styles.applied(output)
         if not self.config.policy:

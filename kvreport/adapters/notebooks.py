@@ -18,13 +18,13 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
-from kvreport.adapters.ahead import PREFIX
 from kvreport.adapters.book import CHAPTERS
+from kvreport.adapters.run_chapters import PREFIX
 from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import digest, forget, read_sealed, write_sealed
-from kvreport.catalog import reads
-from kvreport.catalog.reads import Note
-from kvreport.catalog.records import MODELS, Records
+from kvreport.catalog import dependency_notes
+from kvreport.catalog.dependency_notes import Note
+from kvreport.catalog.record_digests import MODELS, Records
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PLUGIN: Final = "mkdocs-jupyter"
 _SEALED: Final = ".sealed"
 _READS: Final = "records.reads"
-_UNKNOWN: Final[frozenset[Note]] = frozenset({("", reads.EVERYTHING, False)})
+_UNKNOWN: Final[frozenset[Note]] = frozenset({("", dependency_notes.EVERYTHING, False)})
 """What is noted of chapters that a killed build kept: they may have read any record."""
 
 
@@ -53,7 +53,7 @@ class Notebooks:
         self._notes: frozenset[Note] = frozenset()
         self._reads = self.folder / "reads"
         self._reads.mkdir()
-        os.environ[reads.FOLDER] = str(self._reads.resolve())
+        os.environ[dependency_notes.FOLDER] = str(self._reads.resolve())
         self._recall(root, state)
 
     def _recall(self, root: Path, state: str) -> None:
@@ -93,10 +93,12 @@ class Notebooks:
 
     def finish(self) -> None:
         """Forget what no chapter of this build needed, and older states."""
-        os.environ.pop(reads.FOLDER, None)
+        os.environ.pop(dependency_notes.FOLDER, None)
         needed = {path.stem for path in self.folder.glob("*.json")}
         if self._kept:
-            write_sealed(self.store / _READS, self._records.told(self._notes | reads.notes(self._reads)))
+            write_sealed(
+                self.store / _READS, self._records.told(self._notes | dependency_notes.notes(self._reads))
+            )
         for path in self.store.glob(f"*{_SEALED}"):
             if path.stem not in needed:
                 path.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.build_cache import code
-from kvreport.publish.parts import PartGroup, Parts
+from kvreport.publish.kept_values import PartGroup, Parts
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from kvreport import units
-from kvreport.book.reader import Reader, start_json
+from kvreport.book.reader_case import Reader, start_json
 from kvreport.catalog.load import RELEASED
 from kvreport.site.kit.page import link
 from kvreport.site.kit.templating import render

@@ -28,14 +28,14 @@ from kvreport.adapters.skeleton import address
 from kvreport.atomic import write_whole
 from kvreport.catalog.server_flags import with_flags
 from kvreport.publish.compact import compact_script
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page as HostPage
 
-    from kvreport.publish.noted import Noted
+    from kvreport.publish.tracked_values import Noted
     from kvreport.site.kit.page import Page
 
 log = logging.getLogger("mkdocs.plugins.kvreport")

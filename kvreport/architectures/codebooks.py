@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.rules import (
+from kvreport.architectures.quantized_modules import (
     Matcher,
     Quantization,
     convert,

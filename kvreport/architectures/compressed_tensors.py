@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.rules import Quantization, integer_form, matcher, narrowest, skip
+from kvreport.architectures.quantized_modules import Quantization, integer_form, matcher, narrowest, skip
 from kvreport.catalog.layouts import integers
 
 _SPARSE: Final = ("marlin-24", "sparse-24-bitmask")

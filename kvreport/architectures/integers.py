@@ -7,7 +7,7 @@ from typing import Final
 
 from kvreport.architectures.compressed_tensors import block_form
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.rules import (
+from kvreport.architectures.quantized_modules import (
     Quantization,
     convert,
     gptq_form,

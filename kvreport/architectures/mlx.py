@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Weight
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.rules import Quantization
+from kvreport.architectures.quantized_modules import Quantization
 from kvreport.catalog.layouts import layout
 
 _MODES: Final = {"affine": (64, 4), "mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}

@@ -11,7 +11,7 @@ Two forms, in hand-written pages, in chapters, in questions and in the glossary:
     prints one decimal.
 
 ``{{ MODEL }}``, ``{{ fits(MODEL, GPU, tokens=CONTEXT) as requests }}``
-    On a page that names a reader's case (:mod:`kvreport.book.reader`): the case's names, and values that
+    On a page that names a reader's case (:mod:`kvreport.book.reader_case`): the case's names, and values that
     follow the case that a reader chooses.
 
 The words of the expressions are :mod:`kvreport.book.quantities`. Code is left alone. A quantity
@@ -32,7 +32,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.book import reader
+from kvreport.book import reader_case
 from kvreport.book.expressions import PrintedFigure, is_counted, names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
@@ -123,7 +123,7 @@ def state(source: str, quantities: Quantities) -> str:
     Raises:
         InputError: If the expression cannot be computed or does not give the stated figure.
     """
-    if quantities.reader is not None and source in reader.NAMES:
+    if quantities.reader is not None and source in reader_case.NAMES:
         return quantities.reader.names[source]
     stated, equals, expression = source.partition(" = ")
     if equals:
@@ -158,7 +158,7 @@ def plain(text: str, quantities: Quantities) -> str:
 
 def _shown(source: str, quantities: Quantities) -> str:
     text = escape(state(source, quantities))
-    if quantities.reader is not None and source in reader.NAMES:
+    if quantities.reader is not None and source in reader_case.NAMES:
         return f'<span data-kv-case="{source}">{text}</span>'
     expression = (source.partition(" = ")[2] or source.rpartition(" as ")[0]).strip()
     title = escape(expression, quote=True)
@@ -168,7 +168,7 @@ def _shown(source: str, quantities: Quantities) -> str:
 def _live(source: str, expression: str, quantities: Quantities) -> str:
     """Return the attribute of a value that follows the reader's case; "" for one that does not."""
     match = _AS.fullmatch(source)
-    if quantities.reader is None or not names_in(expression).intersection(reader.NAMES):
+    if quantities.reader is None or not names_in(expression).intersection(reader_case.NAMES):
         return ""
     if match is None:
         raise InputError("a figure with = is the same for every reader; write the value with as")

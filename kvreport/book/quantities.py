@@ -31,7 +31,7 @@ from kvreport.query import SERVER_ENGINE
 from kvreport.resources import read_table
 
 if TYPE_CHECKING:
-    from kvreport.book.reader import Reader
+    from kvreport.book.reader_case import Reader
     from kvreport.catalog.accelerator import Accelerator
     from kvreport.catalog.formats import KvFormat
     from kvreport.catalog.model import Model

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
+from kvreport.catalog.dependency_notes import EVERYTHING, again, note
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import FILE as CLASSES
@@ -28,7 +29,6 @@ from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped
 from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.model import Model
-from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.release import (
     at_release,
     engine_for_version,

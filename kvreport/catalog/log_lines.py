@@ -16,7 +16,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Text
-from kvreport.catalog.expressions import fault_of
+from kvreport.catalog.safe_patterns import fault_of
 from kvreport.catalog.server_flags import LoggedFlag
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.errors import CatalogError, Fault, shorten

@@ -13,7 +13,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.catalog.load import open_catalog
     from kvreport.evidence.judgment import judge
-    from kvreport.evidence.records import read_observations
+    from kvreport.evidence.observation_files import read_observations
 
     observations = [one for name in options.file for one in read_observations(Path(name))]
     found = judge(open_catalog(options.data), observations)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of, started
+from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of, started
 from kvreport.catalog.local_logs import LocalLogs
 from kvreport.resources import data_dir
 from kvreport.words import counted, engine_name

@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.support import lacks_class, other_reader
-from kvreport.architectures.names import repository_name
+from kvreport.architectures.repository_names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
@@ -63,7 +63,7 @@ def open_model(
         file = read_gguf(model).model
         return Opened(file.model_copy(update={"unsupported_by": dict.fromkeys(_NO_GGUF, _AS_FILE)}))
     if isinstance(model, Path) or is_config_path(model):
-        from kvreport.architectures.names import other_spellings  # noqa: PLC0415
+        from kvreport.architectures.repository_names import other_spellings  # noqa: PLC0415
         from kvreport.estimation.opening import open_folder, refuse_known, spelled  # noqa: PLC0415
 
         # A start command names folders of its container, or of another computer.

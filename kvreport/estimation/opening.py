@@ -15,11 +15,11 @@ from kvreport.accounting.weights import whole_row_bytes
 from kvreport.architectures.checkpoint import confront
 from kvreport.architectures.headers import read_headers
 from kvreport.architectures.hub import NoConnectionError, Repository, fault_of, fetch, is_repository_id, kept
-from kvreport.architectures.instead import CONFIG_FILES, config_file
 from kvreport.architectures.keys import Keys, read_json
-from kvreport.architectures.names import other_spellings, quantized_name
+from kvreport.architectures.not_a_config import CONFIG_FILES, config_file
 from kvreport.architectures.reader import read_config_report
 from kvreport.architectures.registry import find_architecture
+from kvreport.architectures.repository_names import other_spellings, quantized_name
 from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Source
 from kvreport.catalog.known_names import KnownByNameError

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from kvreport.architectures.names import QuantizedName, quantized_name, repository_name
+from kvreport.architectures.repository_names import QuantizedName, quantized_name, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import GROUPS, QUANTISED, group_of, regrouped

@@ -18,7 +18,7 @@ from kvreport.accounting.weights import active_parameters, parameters, parameter
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_header import header_bytes
 from kvreport.architectures.hub import GgufFile, chosen_parts, is_repository_id
-from kvreport.architectures.instead import CONFIG_FILES
+from kvreport.architectures.not_a_config import CONFIG_FILES
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.reader import DEFAULTS_TAKEN
 from kvreport.architectures.safetensors import INDEXES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kvreport.catalog.documented_starts import KnownStart, KnownStarts
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import oldest_computed
-from kvreport.catalog.starts import KnownStart, KnownStarts
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 

@@ -20,7 +20,7 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``<folder>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula, and for some
   models what a later start spares beside it, by the model's position.
 - ``tensor/<name>.json``: those of ``weights``, ``added``, ``cache`` and ``reserve`` of all tensor-parallel sizes in one
-  (:mod:`kvreport.publish.together`), for pages that ask for each size.
+  (:mod:`kvreport.publish.tensor_size_deltas`), for pages that ask for each size.
 - ``<folder>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
 
 ``docs/assets/kv-matrix.js`` puts them together again; a test holds the result equal to the models' own files.
@@ -38,7 +38,7 @@ from kvreport.publish.columns import NONE, one_or_each, places
 from kvreport.publish.layout_names import layout_words, ways
 from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
-from kvreport.publish.together import together
+from kvreport.publish.tensor_size_deltas import together
 from kvreport.resources import read_table
 
 OWN: Final = "own"

@@ -15,7 +15,7 @@ from kvreport.estimation.named import AUTO
 from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
 from kvreport.publish.downloads import NOTHING, Downloads
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 from kvreport.publish.series import Config, Series, series
 from kvreport.publish.site_data import KNOWN_GPUS, SiteData, counted_context, page_format
 

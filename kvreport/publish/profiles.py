@@ -32,7 +32,7 @@ from kvreport.publish.columns import (
     published_columns,
     reserve_rates,
 )
-from kvreport.publish.confirmed import confirmed, expected_error, is_logged
+from kvreport.publish.log_coverage import confirmed, expected_error, is_logged
 from kvreport.publish.site_data import SiteData, page_format, short_name
 
 SCHEMA: Final = 1

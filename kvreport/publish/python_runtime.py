@@ -21,16 +21,16 @@ from typing import Final
 from kvreport import resources
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.shelf import read_yaml
-from kvreport.publish import pinned
+from kvreport.publish import vendored_files
 
 FOLDER: Final = "assets/python"
-RUNTIME: Final = pinned.Runtime("browser.json", "runtime")
+RUNTIME: Final = vendored_files.Runtime("browser.json", "runtime")
 ARCHIVE: Final = "kvreport.zip"
-MANIFEST: Final = pinned.MANIFEST
+MANIFEST: Final = vendored_files.MANIFEST
 
 _ROOMS: Final = ("accounting", "architectures", "catalog", "cli", "deployments", "estimation", "startup_log")
 _ALONE: Final = (
-    "book/__init__.py", "book/expressions.py", "book/mistakes.py", "book/prose.py", "book/quantities.py", "book/reader.py",
+    "book/__init__.py", "book/expressions.py", "book/mistakes.py", "book/prose.py", "book/quantities.py", "book/reader_case.py",
     "evidence/__init__.py", "evidence/claim_check.py", "evidence/claims.py",
 )  # fmt: skip
 """What judging a claim needs of rooms that are otherwise for pages."""
@@ -55,7 +55,7 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     if not runtime:
         return
     runtime[ARCHIVE] = kept_archive(cache / "archive")
-    yield from pinned.publish(FOLDER, runtime, cache, info=RUNTIME.lock()["info"])
+    yield from vendored_files.publish(FOLDER, runtime, cache, info=RUNTIME.lock()["info"])
 
 
 def kept_archive(folder: Path) -> bytes:

@@ -22,7 +22,7 @@ from kvreport.estimation.named import AUTO, refuse_unsupported, storable_on
 from kvreport.publish.archive import ArchivedRelease
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 from kvreport.publish.series import USEFUL_TOKENS, Config, Series
 from kvreport.resources import read_table
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kvreport.publish import pinned
+from kvreport.publish import vendored_files
 
 FOLDER: Final = "assets/duckdb"
-RUNTIME: Final = pinned.Runtime("sql.json", "sql")
+RUNTIME: Final = vendored_files.Runtime("sql.json", "sql")
 WORKER: Final = "duckdb-browser-eh.worker.js"
 """Started by its address: a policy that allows scripts of this site only allows no other."""
 
@@ -24,4 +24,6 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     kept = RUNTIME.found(cache)
     if kept:
         version = RUNTIME.lock()["duckdb"]
-        yield from pinned.publish(FOLDER, kept, cache, plain=(WORKER,), worker=WORKER, version=version)
+        yield from vendored_files.publish(
+            FOLDER, kept, cache, plain=(WORKER,), worker=WORKER, version=version
+        )

@@ -11,9 +11,9 @@ from typing import Final
 from kvreport import units
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.model import Model
-from kvreport.publish.noted import kept
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 from kvreport.publish.profiles import FOLDER, encode
+from kvreport.publish.tracked_values import kept
 from kvreport.traffic.answers import may_stand_in
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.reuse import Reuse, reuse

@@ -17,10 +17,9 @@ from kvreport import resources
 from kvreport.atomic import write_whole
 from kvreport.build_cache import code, digest, keep, recall
 from kvreport.catalog.load import load_catalog
-from kvreport.catalog.records import Records
+from kvreport.catalog.record_digests import Records
 from kvreport.dataset.release import data_version
 from kvreport.publish import (
-    ahead,
     archive,
     browser,
     embeds,
@@ -28,9 +27,10 @@ from kvreport.publish import (
     engine_profiles,
     explorer_data,
     feeds,
-    headers,
+    http_headers,
     known_logs,
     picker,
+    precompute,
     profiles,
     python_runtime,
     question_data,
@@ -40,10 +40,10 @@ from kvreport.publish import (
 )
 from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
-from kvreport.publish.noted import Noted, keeping
+from kvreport.publish.kept_values import Parts
 from kvreport.publish.page_data import facts_alone, gather
-from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
+from kvreport.publish.tracked_values import Noted, keeping
 from kvreport.site.kit import drawing, fonts, markdown, templating, vega
 from kvreport.site.kit.page import Page
 from kvreport.site.page_type import Inputs
@@ -229,9 +229,9 @@ def _build(
         if dataset
         else NOTHING
     )
-    asked = ahead.ModelInputs(catalog.folder, models, gpus, version, parts.state)
+    asked = precompute.ModelInputs(catalog.folder, models, gpus, version, parts.state)
     facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts)
-    ahead.compute(facts, asked)
+    precompute.compute(facts, asked)
     site = gather(
         catalog,
         models=models,
@@ -267,7 +267,7 @@ def _build(
         files=(
             *beside,
             *_twins(finished, site_url, parts),
-            *headers.files(),
+            *http_headers.files(),
         ),
         downloads=published,
         before=before,

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kvreport.catalog.expressions import needed
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.log_lines import Engine, Fact, LogLine, log_lines, unfollowed_line
+from kvreport.catalog.safe_patterns import needed
 from kvreport.catalog.server_flags import flag_table
 from kvreport.resources import data_dir
 

@@ -7,7 +7,7 @@
 - CSV with a header (Azure, BurstGPT, Vidur) or without one (lengths);
 - request logs that state ``prompt_tokens`` and ``completion_tokens`` (SGLang's ``--log-requests``, JSON lines of
   an OpenAI-compatible server);
-- kvreport's own compact form (:mod:`kvreport.traffic.compact`), plain or gzip.
+- kvreport's own compact form (:mod:`kvreport.traffic.compact_traces`), plain or gzip.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, Final, TextIO
 
 from kvreport.budgets import TRACE, guard
 from kvreport.errors import InputError, shorten
-from kvreport.traffic.compact import MAGIC, read_compact
+from kvreport.traffic.compact_traces import MAGIC, read_compact
+from kvreport.traffic.csv_traces import csv_requests
 from kvreport.traffic.fields import BLANKS, Clock, flat, ranked
-from kvreport.traffic.tables import csv_requests
 from kvreport.traffic.trace import MAX_BLOCKS, Trace, TracedRequest, build
 from kvreport.traffic.usage_log import Entry, array_entries, entries, log_requests
 

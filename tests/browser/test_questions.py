@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from visits import Visit
 
-from kvreport.book import prose, reader
+from kvreport.book import prose, reader_case
 from kvreport.book.expressions import names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalog
@@ -47,7 +47,7 @@ def expressions() -> list[str]:
     for path in sorted((REPOSITORY / "docs" / "questions").glob("*.md")):
         for inner in re.findall(r"\{\{(.*?)\}\}", path.read_text(encoding="utf-8"), re.DOTALL):
             text = " ".join(inner.split())
-            if " as " in text and names_in(text.rpartition(" as ")[0]).intersection(reader.NAMES):
+            if " as " in text and names_in(text.rpartition(" as ")[0]).intersection(reader_case.NAMES):
                 found.append(text)
     return sorted(set(found))
 
@@ -72,7 +72,7 @@ def test_every_expression_gives_in_the_browser_what_python_gives(browser, addres
     assert len(asked) > 120
     cases, wanted = [], []
     for one in CASES:
-        case = reader.of_front_matter({"reader": one}, catalog)
+        case = reader_case.of_front_matter({"reader": one}, catalog)
         quantities = Quantities(catalog, case)
         texts = []
         for source in asked:

@@ -13,7 +13,7 @@ import pytest
 
 from kvreport.errors import InputError
 from kvreport.publish.browser import script
-from kvreport.traffic.compact import write_compact
+from kvreport.traffic.compact_traces import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.readers import read_lines

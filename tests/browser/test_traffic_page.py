@@ -9,7 +9,7 @@ import pytest
 from visits import page
 
 from kvreport.traffic.answers import replay
-from kvreport.traffic.compact import write_compact
+from kvreport.traffic.compact_traces import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.trace import MAX_NODES
 

@@ -38,7 +38,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.refusals import refusals
 from kvreport.publish import python_runtime
-from kvreport.publish.confirmed import confirmed, expected_error
+from kvreport.publish.log_coverage import confirmed, expected_error
 from scripts import check_site as site_check
 
 pytestmark = [

@@ -9,16 +9,16 @@ import pytest
 
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.publish import (
-    ahead,
     engine_changes,
     engine_profiles,
     home_layouts,
+    precompute,
     profiles,
     question_data,
     sizer_data,
 )
+from kvreport.publish.kept_values import Collected, Parts
 from kvreport.publish.page_data import facts_alone, gather
-from kvreport.publish.parts import Collected, Parts
 from kvreport.publish.site_data import SiteData
 
 MODELS = "meta-llama/Llama-3.1-8B-Instruct,openai/gpt-oss-20b,deepseek-ai/DeepSeek-V3,BAAI/bge-m3"
@@ -30,8 +30,8 @@ def read() -> Catalog:
     return open_catalog()
 
 
-def asked_for(read: Catalog) -> ahead.ModelInputs:
-    return ahead.ModelInputs(read.folder, MODELS, GPUS, "test", "a state")
+def asked_for(read: Catalog) -> precompute.ModelInputs:
+    return precompute.ModelInputs(read.folder, MODELS, GPUS, "test", "a state")
 
 
 def facts(read: Catalog, parts: Parts) -> SiteData:
@@ -55,7 +55,7 @@ def written(values: object) -> bytes:
 
 def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog) -> None:
     asked = asked_for(read)
-    work = ahead._work(read, asked)
+    work = precompute._work(read, asked)
     early = {
         name: dict(values) for name, values in work.at(range(len(facts(read, Parts(None)).models))).items()
     }
@@ -74,12 +74,12 @@ def test_what_is_computed_ahead_is_what_a_build_asks_for(read: Catalog) -> None:
 def test_another_process_computes_its_share_and_the_build_computes_nothing_again(
     read: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "_FEW", 1)
-    monkeypatch.setattr(ahead, "_TOGETHER", 1)
-    monkeypatch.setattr(ahead, "available_processors", lambda: 2)
+    monkeypatch.setattr(precompute, "_FEW", 1)
+    monkeypatch.setattr(precompute, "_TOGETHER", 1)
+    monkeypatch.setattr(precompute, "available_processors", lambda: 2)
     asked = asked_for(read)
     parts = Parts(tmp_path / "parts", asked.state)
-    ahead.compute(facts(read, parts), asked)
+    precompute.compute(facts(read, parts), asked)
 
     def computed(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
@@ -96,12 +96,12 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
         monkeypatch.setattr(module, name, computed)
     built(read, parts)
     # What is kept is not computed in the next build either.
-    monkeypatch.setattr(ahead, "_there", computed)
-    ahead.compute(facts(read, Parts(tmp_path / "parts", asked.state)), asked)
+    monkeypatch.setattr(precompute, "_there", computed)
+    precompute.compute(facts(read, Parts(tmp_path / "parts", asked.state)), asked)
 
 
 def test_few_models_are_left_to_the_build(read: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "available_processors", lambda: 2)
+    monkeypatch.setattr(precompute, "available_processors", lambda: 2)
     parts = Parts(None, "a state")
-    ahead.compute(facts(read, parts), asked_for(read))
+    precompute.compute(facts(read, parts), asked_for(read))
     assert not parts._ahead

@@ -9,8 +9,8 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.release import dated_releases
 from kvreport.estimation.difference import Side, compare
 from kvreport.publish import engine_changes
+from kvreport.publish.kept_values import Parts
 from kvreport.publish.page_data import gather
-from kvreport.publish.parts import Parts
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import engine_releases
 

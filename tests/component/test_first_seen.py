@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of
-from kvreport.catalog.left_out import LeftOut
+from kvreport.catalog.cross_validation import LeftOut
+from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, Run, errors_of
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
@@ -18,7 +18,7 @@ from kvreport.errors import CatalogError
 from kvreport.estimation.first_sight import first_sight as first_sight_of
 from kvreport.estimation.first_sight import sentence
 from kvreport.evidence.validation import Validation
-from kvreport.publish.confirmed import confirmed, confirmed_on, expected_error, under
+from kvreport.publish.log_coverage import confirmed, confirmed_on, expected_error, under
 from kvreport.resources import data_dir
 from kvreport.site.kit.charts import specification
 from kvreport.site.kit.drawing import Drawing

@@ -8,7 +8,7 @@ import yaml
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.left_out import LeftOut
+from kvreport.catalog.cross_validation import LeftOut
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation

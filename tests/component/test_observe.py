@@ -11,7 +11,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.judgment import judge
-from kvreport.evidence.records import read_observations
+from kvreport.evidence.observation_files import read_observations
 from kvreport.startup_log import diagnose
 from kvreport.startup_log.observe import observe
 

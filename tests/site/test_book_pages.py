@@ -15,7 +15,7 @@ from tiny import copy_catalog
 
 from kvreport import resources, words
 from kvreport.adapters import book, search
-from kvreport.book import prose, reader
+from kvreport.book import prose, reader_case
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import read_sealed
 from kvreport.catalog.load import open_catalog
@@ -84,7 +84,7 @@ def test_a_chapter_is_a_lab(path):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_every_number_stated_in_prose_holds(path, quantities):
     text = prose.markdown_of(path)
-    about = quantities.about(reader.of_text(text, quantities.catalog))
+    about = quantities.about(reader_case.of_text(text, quantities.catalog))
     _, faults = prose.resolve(text, about, path.name)
     assert [str(fault) for fault in faults] == []
 
@@ -187,7 +187,7 @@ def _shown(catalog: Path) -> dict[str, str | None]:
     def shown(path: Path) -> str | None:
         text = prose.markdown_of(path)
         try:
-            about = quantities.about(reader.of_text(text, quantities.catalog))
+            about = quantities.about(reader_case.of_text(text, quantities.catalog))
             html, faults = prose.resolve(text, about, path.name)
         except CatalogError:
             return None

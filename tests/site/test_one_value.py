@@ -18,7 +18,7 @@ import chapters
 import pytest
 
 from kvreport.accounting.kv_cache import held
-from kvreport.book import prose, reader
+from kvreport.book import prose, reader_case
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import load_claims
 from kvreport.catalog.load import open_catalog
@@ -46,7 +46,7 @@ def shown(page: str) -> str:
     if path.suffix == ".yaml":
         return path.read_text(encoding="utf-8")
     source = prose.markdown_of(path)
-    about = quantities().about(reader.of_text(source, quantities().catalog))
+    about = quantities().about(reader_case.of_text(source, quantities().catalog))
     made = prose.resolve(chapters.page(path) if path.suffix == ".py" else source, about, page)[0]
     made = re.sub(r"<(svg|pre|template)\b.*?</\1\s*>", " ", made, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^<>]*>", " ", made)).split())

@@ -15,7 +15,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLogs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.home_case import open_local
-from kvreport.evidence.local_logs import judge
+from kvreport.evidence.judged_local_logs import judge
 from kvreport.site.pages import local
 from kvreport.site.pages.local import Candidate, chip, machines, picks
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kvreport.architectures.names import quantized_name
+from kvreport.architectures.repository_names import quantized_name
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError

@@ -12,7 +12,7 @@ import pytest
 from kvreport.accounting.allocation import allocate
 from kvreport.accounting.parallel import allowed_tensor_parallel
 from kvreport.accounting.weights import released_bytes, weight_bytes
-from kvreport.architectures.names import quantized_name
+from kvreport.architectures.repository_names import quantized_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model

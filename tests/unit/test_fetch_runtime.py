@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kvreport import resources
-from kvreport.publish import pinned, python_runtime, sql_runtime
+from kvreport.publish import python_runtime, sql_runtime, vendored_files
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 NOWHERE = "http://127.0.0.1:9"
@@ -50,7 +50,7 @@ def test_what_is_there_and_right_is_not_fetched_again(
     digests = {name: sha256(name.encode()).hexdigest() for name in names}
     for name in names:
         (folder / name).write_bytes(name.encode())
-    monkeypatch.setattr(pinned.Runtime, "lock", lambda _: {"files": digests, "info": {}})
+    monkeypatch.setattr(vendored_files.Runtime, "lock", lambda _: {"files": digests, "info": {}})
     assert set(python_runtime.RUNTIME.found(tmp_path)) == set(names)
     published = dict(python_runtime.files(tmp_path))
     manifest = json.loads(published[f"{python_runtime.FOLDER}/{python_runtime.MANIFEST}"])

@@ -9,7 +9,7 @@ import pytest
 from kvreport.catalog.forecasts import Forecast, ForecastRun, Forecasts
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.evidence.forecasts import is_later, scored
+from kvreport.evidence.forecast_scores import is_later, scored
 from kvreport.resources import data_dir
 from kvreport.site.pages import forecasts as section
 from scripts import forecast

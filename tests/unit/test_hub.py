@@ -25,7 +25,7 @@ from huggingface_configs import plain
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import hub as hub_module
 from kvreport.architectures.hub import fetch, fetch_gguf, kept
-from kvreport.architectures.names import quantized_name
+from kvreport.architectures.repository_names import quantized_name
 from kvreport.budgets import HUB, HUB_LISTING
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main

@@ -7,10 +7,10 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.local_logs import LocalLogs
-from kvreport.catalog.records import Records
-from kvreport.evidence import local_logs
-from kvreport.publish import pinned, traffic_data
-from kvreport.publish.noted import Noted, keeping
+from kvreport.catalog.record_digests import Records
+from kvreport.evidence import judged_local_logs
+from kvreport.publish import traffic_data, vendored_files
+from kvreport.publish.tracked_values import Noted, keeping
 from kvreport.resources import data_dir
 from kvreport.site.pages import claims, local_evidence
 
@@ -23,9 +23,11 @@ def noted(folder: Path) -> Noted:
 def test_a_changed_record_judges_its_own_logs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = LocalLogs.need().logs[0]
     judged: list[str] = []
-    judge = local_logs.judge_log
+    judge = judged_local_logs.judge_log
 
-    def spied(log: local_logs.LocalLog, catalog: local_logs.Catalog) -> local_logs.Judged:
+    def spied(
+        log: judged_local_logs.LocalLog, catalog: judged_local_logs.Catalog
+    ) -> judged_local_logs.Judged:
         judged.append(log.model)
         return judge(log, catalog)
 
@@ -86,7 +88,7 @@ def test_a_claim_is_recomputed_only_when_a_record_that_it_reads_changes(
 
 def test_a_pinned_file_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def published(content: bytes) -> dict[str, bytes]:
-        return dict(pinned.publish("assets/x", {"one.wasm": content}, tmp_path))
+        return dict(vendored_files.publish("assets/x", {"one.wasm": content}, tmp_path))
 
     first = published(b"words " * 1000)
     assert gzip.decompress(first["assets/x/one.wasm.gz"]) == b"words " * 1000

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 import yaml
 
+from kvreport.catalog.documented_starts import KnownStart, KnownStarts
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.catalog.shelf import validate
-from kvreport.catalog.starts import KnownStart, KnownStarts
 from kvreport.errors import CatalogError
 from kvreport.evidence.starts import judge_starts
 from kvreport.evidence.validation import compare

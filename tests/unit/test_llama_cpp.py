@@ -37,7 +37,7 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import open_local
-from kvreport.evidence.local_logs import judge_log
+from kvreport.evidence.judged_local_logs import judge_log
 
 MIB = 1 << 20
 PRINTED = 0.006

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from startup_logs import LINES
 
-from kvreport.catalog.expressions import fault_of, needed
+from kvreport.catalog.safe_patterns import fault_of, needed
 from kvreport.startup_log.patterns import patterns
 from kvreport.startup_log.reading import read_log
 

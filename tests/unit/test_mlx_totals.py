@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting.weights import weight_bytes
-from kvreport.architectures.names import quantized_name
+from kvreport.architectures.repository_names import quantized_name
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation.named import open_model
 

@@ -11,7 +11,7 @@ import pytest
 
 from kvreport.adapters import notebooks as module
 from kvreport.adapters.notebooks import Notebooks, dependencies, notebooks
-from kvreport.catalog import reads
+from kvreport.catalog import dependency_notes
 from kvreport.catalog.load import Catalog
 from kvreport.resources import data_dir
 
@@ -158,8 +158,10 @@ def test_a_book_that_shall_not_be_kept_is_left_alone(book):
 @pytest.fixture
 def kernel(monkeypatch):
     """Notes as a kernel writes them."""
-    monkeypatch.setattr(reads.sys, "argv", ["/somewhere/ipykernel_launcher.py", "-f", "connection.json"])
-    return reads.note
+    monkeypatch.setattr(
+        dependency_notes.sys, "argv", ["/somewhere/ipykernel_launcher.py", "-f", "connection.json"]
+    )
+    return dependency_notes.note
 
 
 @pytest.mark.parametrize(
@@ -201,18 +203,18 @@ def test_a_record_of_a_catalog_that_the_site_does_not_have_counts_as_all(book, k
 
 def test_only_a_kernel_notes_what_it_reads(book):
     book.open()
-    reads.note(book.root / "data", "m", read=True)
-    assert not reads.notes(Path(os.environ[reads.FOLDER]))
+    dependency_notes.note(book.root / "data", "m", read=True)
+    assert not dependency_notes.notes(Path(os.environ[dependency_notes.FOLDER]))
 
 
 @pytest.mark.usefixtures("kernel")
 def test_a_catalog_notes_names_files_and_a_look_at_all(tmp_path, monkeypatch):
-    monkeypatch.setenv(reads.FOLDER, str(tmp_path))
+    monkeypatch.setenv(dependency_notes.FOLDER, str(tmp_path))
     catalog = Catalog(data_dir())
     catalog.model("llama-3.1-8b")
     catalog.model("Qwen/Qwen3-32B")
-    told = {(name, read) for _, name, read in reads.notes(tmp_path)}
+    told = {(name, read) for _, name, read in dependency_notes.notes(tmp_path)}
     assert {("llama-3.1-8b", False), ("Qwen--Qwen3-32B", True)} <= told
     assert ("*", False) not in told
     assert catalog.models
-    assert ("*", False) in {(name, read) for _, name, read in reads.notes(tmp_path)}
+    assert ("*", False) in {(name, read) for _, name, read in dependency_notes.notes(tmp_path)}

@@ -8,8 +8,8 @@ import pytest
 
 from kvreport.build_cache import write_sealed
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.records import Records
-from kvreport.publish.noted import Noted
+from kvreport.catalog.record_digests import Records
+from kvreport.publish.tracked_values import Noted
 from kvreport.resources import data_dir
 
 LLAMA, QWEN, COPY = (

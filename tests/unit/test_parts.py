@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.catalog.load import open_catalog
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 
 
 def taken(parts: Parts, *keys: str, name: str = "squares") -> list[str]:

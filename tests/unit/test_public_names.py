@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 import kvreport
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 from kvreport.query import options
 from kvreport.resources import data_dir
 from kvreport.site.page_type import Inputs

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kvreport.book import prose, reader
+from kvreport.book import prose, reader_case
 from kvreport.book.quantities import Quantities
 from kvreport.errors import InputError
 from kvreport.publish import question_data
@@ -15,27 +15,27 @@ TEXT = "---\ndescription: a: b\nreader: {model: llama-3.1-8b, gpu: H100, gpus: 2
 
 
 def test_a_page_names_its_case_in_front_matter(catalog):
-    case = reader.of_text(TEXT, catalog)
+    case = reader_case.of_text(TEXT, catalog)
     assert case.values["CONTEXT"] == 32768
     assert case.names["GPU"] == "2 × H100"
     assert case.names["WEIGHTS"] == "as released"
-    assert json.loads(reader.start_json(case, "slug")) == {
+    assert json.loads(reader_case.start_json(case, "slug")) == {
         "model": "slug",
         "gpu": "h100-sxm-80gb",
         "tp": 2,
         "context": 32768,
         "requests": 1,
     }
-    assert reader.of_text("# Q\nreader: {model: x}\n", catalog) is None
+    assert reader_case.of_text("# Q\nreader: {model: x}\n", catalog) is None
 
 
 def test_an_unknown_field_is_refused(catalog):
     with pytest.raises(InputError, match="found users; allowed: context, gpu"):
-        reader.of_front_matter({"reader": {"model": "llama-3.1-8b", "gpu": "H100", "users": 2}}, catalog)
+        reader_case.of_front_matter({"reader": {"model": "llama-3.1-8b", "gpu": "H100", "users": 2}}, catalog)
 
 
 def test_values_follow_the_case_and_carry_their_expression(catalog):
-    about = Quantities(catalog).about(reader.of_text(TEXT, catalog))
+    about = Quantities(catalog).about(reader_case.of_text(TEXT, catalog))
     html, faults = prose.resolve(
         "{{ MODEL }}: {{ kv_request(MODEL, tokens=CONTEXT) as GiB.1 }}", about, "q.md"
     )
@@ -47,7 +47,7 @@ def test_values_follow_the_case_and_carry_their_expression(catalog):
 
 
 def test_a_stated_figure_cannot_follow_a_case(catalog):
-    about = Quantities(catalog).about(reader.of_text(TEXT, catalog))
+    about = Quantities(catalog).about(reader_case.of_text(TEXT, catalog))
     _, faults = prose.resolve("{{ 128 KiB = kv_per_token(MODEL) }}", about, "q.md")
     assert "the same for every reader" in str(faults[0])
 

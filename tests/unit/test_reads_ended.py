@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.catalog import reads
+from kvreport.catalog import dependency_notes
 
 
 def test_a_chapter_runs_after_the_build_that_noted_its_reads(
@@ -15,10 +15,10 @@ def test_a_chapter_runs_after_the_build_that_noted_its_reads(
 ) -> None:
     """A build that was broken off left the name of its folder, and every notebook run later ended with a traceback."""
     monkeypatch.setattr(sys, "argv", ["ipykernel_launcher.py"])
-    monkeypatch.setenv(reads.FOLDER, str(tmp_path / "gone"))
-    reads.note(tmp_path, "meta-llama/Llama-3.1-8B")
+    monkeypatch.setenv(dependency_notes.FOLDER, str(tmp_path / "gone"))
+    dependency_notes.note(tmp_path, "meta-llama/Llama-3.1-8B")
     assert not (tmp_path / "gone").exists()
     (tmp_path / "here").mkdir()
-    monkeypatch.setenv(reads.FOLDER, str(tmp_path / "here"))
-    reads.note(tmp_path, "meta-llama/Llama-3.1-8B")
+    monkeypatch.setenv(dependency_notes.FOLDER, str(tmp_path / "here"))
+    dependency_notes.note(tmp_path, "meta-llama/Llama-3.1-8B")
     assert list((tmp_path / "here").iterdir())

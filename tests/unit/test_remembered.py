@@ -18,8 +18,8 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.release import release_at
 from kvreport.catalog.remembered import remembered
 from kvreport.publish import columns
+from kvreport.publish.kept_values import Parts
 from kvreport.publish.page_data import facts_alone
-from kvreport.publish.parts import Parts
 
 
 def test_the_same_objects_are_read_once_and_equal_ones_again():

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvreport.accounting.kernel import error_bytes
 from kvreport.publish.explorer_data import _reserves
-from kvreport.publish.together import together
+from kvreport.publish.tensor_size_deltas import together
 
 SIZES = (1, 2, 4)
 

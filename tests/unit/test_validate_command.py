@@ -11,7 +11,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.evidence.records import read_observations
+from kvreport.evidence.observation_files import read_observations
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 from kvreport.startup_log.judge import Judgment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kvreport.adapters.theme import whole_options
+from kvreport.adapters.theme_patches import whole_options
 
 PAGE = """<html><head><title>--max-model-len</title></head><body data-x="--a-b"><p>Raise --max-model-len or <code>-np 4</code>.</p>
 <!-- --not-this --><script>let a = "--not-this";</script><textarea>--nor-this</textarea><p>llama-3.1, 3 - 1, a--b, 2026-11</p></body></html>"""

@@ -7,7 +7,7 @@ from typing import Final
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, open_context, stateful_sizes
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.mamba import (
+from kvreport.architectures.mamba_mixers import (
     mamba1_state,
     mamba2_state,
     mamba2_tensors,

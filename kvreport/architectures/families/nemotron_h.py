@@ -9,7 +9,7 @@ from kvreport.architectures.attention import Kind, attention_cache, grouped_head
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
-from kvreport.architectures.mamba import mamba2_state, mamba2_tensors
+from kvreport.architectures.mamba_mixers import mamba2_state, mamba2_tensors
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, linear, norm, norms, placed

@@ -9,7 +9,7 @@ from kvreport.architectures.attention import grouped_heads, layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.mamba import (
+from kvreport.architectures.mamba_mixers import (
     mamba2_state,
     mamba2_tensors,
 )

@@ -14,9 +14,9 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
 from kvreport.evidence.claim_check import QUANTITIES, UNITS
 from kvreport.evidence.claims import MEANINGS, ClaimVerdict, Entry, judge, ledger, plural, summary, to_json
-from kvreport.publish.noted import kept
 from kvreport.publish.python_runtime import FOLDER as PYTHON
 from kvreport.publish.python_runtime import MANIFEST
+from kvreport.publish.tracked_values import kept
 from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.page import Page, Section

@@ -9,7 +9,7 @@ from typing import Final, cast
 import numpy as np
 
 from kvreport import units
-from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, bands_of, errors_of
+from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of
 from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, details, is_own, sentence
 from kvreport.evidence.validation import Compared, Validation
 from kvreport.site.kit import charts

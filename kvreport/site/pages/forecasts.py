@@ -8,7 +8,7 @@ from statistics import median
 from kvreport import units
 from kvreport.catalog.forecasts import Forecast
 from kvreport.catalog.load import Catalog
-from kvreport.evidence.forecasts import Scored
+from kvreport.evidence.forecast_scores import Scored
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import ALL, counted
 

@@ -12,7 +12,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.publish import counts
-from kvreport.publish.confirmed import under
+from kvreport.publish.log_coverage import under
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table

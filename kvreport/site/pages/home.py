@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.model import Model
-from kvreport.publish.confirmed import under
+from kvreport.publish.log_coverage import under
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table
 from kvreport.site.kit import social_cards

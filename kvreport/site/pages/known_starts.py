@@ -8,15 +8,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kvreport import units
-from kvreport.catalog.starts import KnownStarts
+from kvreport.catalog.documented_starts import KnownStarts
 from kvreport.evidence.starts import JudgedStart, is_too_old, judge_start, judge_starts
-from kvreport.publish.noted import kept
+from kvreport.publish.tracked_values import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import counted, engine_name
 
 if TYPE_CHECKING:
+    from kvreport.catalog.documented_starts import KnownStart
     from kvreport.catalog.load import Catalog
-    from kvreport.catalog.starts import KnownStart
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport import units
-from kvreport.catalog.left_out import Band, FirstSightBand, Kind, LeftOut
+from kvreport.catalog.cross_validation import Band, FirstSightBand, Kind, LeftOut
 from kvreport.evidence.validation import Validation
 from kvreport.resources import read_table
 from kvreport.site.kit.tables import Cell, Column, Row, Table

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kvreport import units
 from kvreport.catalog.llama_check import LlamaCheck, MlxCheck
 from kvreport.catalog.local_logs import LocalLog
-from kvreport.evidence.local_logs import Judged, LogScore, judge, judge_log
-from kvreport.publish.noted import kept
+from kvreport.evidence.judged_local_logs import Judged, LogScore, judge, judge_log
+from kvreport.publish.tracked_values import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.words import engine_name
 

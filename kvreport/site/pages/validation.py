@@ -16,15 +16,15 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
-from kvreport.catalog.first_seen import FirstSeen
+from kvreport.catalog.cross_validation import LeftOut
+from kvreport.catalog.first_predictions import FirstSeen
 from kvreport.catalog.forecasts import Forecasts
-from kvreport.catalog.left_out import LeftOut
 from kvreport.catalog.observation import load_observations
 from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import OracleCheck, PlannerCheck
-from kvreport.evidence.forecasts import scored
+from kvreport.evidence.forecast_scores import scored
 from kvreport.evidence.validation import Compared, Statistic, Validation, compare, validate
-from kvreport.publish.noted import kept
+from kvreport.publish.tracked_values import kept
 from kvreport.resources import data_dir, read_table
 from kvreport.site.kit import charts, figures
 from kvreport.site.kit.page import Page, Section

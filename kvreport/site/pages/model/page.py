@@ -20,8 +20,8 @@ from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.publish.attention_types import attention_label, cache_kind
-from kvreport.publish.confirmed import under
 from kvreport.publish.downloads import FOLDER
+from kvreport.publish.log_coverage import under
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import diagrams, templating

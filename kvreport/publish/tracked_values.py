@@ -1,6 +1,6 @@
 """Values kept between builds with the model records that they were made from; a change of those recomputes them.
 
-Where :mod:`kvreport.publish.parts` keeps what is made from one model, a text or a table may ask for any: what it asked
+Where :mod:`kvreport.publish.kept_values` keeps what is made from one model, a text or a table may ask for any: what it asked
 for is noted while it is made, and kept with it.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kvreport.build_cache import read_kept, write_sealed
-from kvreport.catalog.reads import Note, noting, replay
-from kvreport.catalog.records import Records
+from kvreport.catalog.dependency_notes import Note, noting, replay
+from kvreport.catalog.record_digests import Records
 
 T = TypeVar("T")
 

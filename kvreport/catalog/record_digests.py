@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from kvreport.catalog import reads
-from kvreport.catalog.reads import Note
+from kvreport.catalog import dependency_notes
+from kvreport.catalog.dependency_notes import Note
 from kvreport.catalog.shelf import spoken
 
 MODELS: Final = "models"
@@ -78,7 +78,7 @@ class Records:
         folder, word, read = one
         if self._folders.get(folder, folder) != name:
             return False
-        if word == reads.EVERYTHING or (read and word in changed):
+        if word == dependency_notes.EVERYTHING or (read and word in changed):
             return True
         heard = spoken(word)
         return not read and any(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.first_seen import FirstSeen
+from kvreport.catalog.first_predictions import FirstSeen
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.estimation.first_sight import expected, is_local, sentence

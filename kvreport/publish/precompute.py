@@ -16,8 +16,8 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.files import available_processors
 from kvreport.publish import engine_changes, engine_profiles, profiles, question_data, sizer_data
+from kvreport.publish.kept_values import Collected
 from kvreport.publish.page_data import ModelRows, facts_alone
-from kvreport.publish.parts import Collected
 from kvreport.publish.site_data import SiteData
 
 _FEW: Final = 16
@@ -26,7 +26,7 @@ _TOGETHER: Final = 4
 """Models that are computed together: about a second."""
 
 Values = dict[str, dict[bytes, object]]
-"""Values of some models, by group of :class:`kvreport.publish.parts.Parts` and by key."""
+"""Values of some models, by group of :class:`kvreport.publish.kept_values.Parts` and by key."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from kvreport.site.kit import fonts
 from kvreport.site.kit.page import link
 
 if TYPE_CHECKING:
-    from kvreport.adapters.mount import Mount
+    from kvreport.adapters.url_prefix import Mount
 
 _SCRIPT: Final = re.compile(r"<script src=(?=\"[^\"]*assets/)")
 _THEME_SCRIPT: Final = re.compile(r"<script src=(\"[^\"]*assets/javascripts/bundle\.[^\"]*\")></script>")

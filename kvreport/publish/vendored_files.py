@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvreport import resources
-from kvreport.publish.parts import Parts
+from kvreport.publish.kept_values import Parts
 
 MANIFEST: Final = "manifest.json"
 PACKED: Final = (".wasm",)
