@@ -475,13 +475,17 @@
   function unpacked(site, models) {
     if (Array.isArray(site.gpus)) return site;
     const fields = Object.entries(site.gpus);
+    const gpus = site.gpus.id.map((_, n) =>
+      Object.fromEntries(fields.map(([name, list]) => [name, list[n]]))
+    );
+    for (const gpu of gpus) if (gpu.free) gpu.free = [gpu.usable - gpu.free[0], ...gpu.free.slice(1)];
     return {
       sizing_layouts: [], // the explorer searches none
       ...site,
       models: models.map((one) =>
         Array.isArray(one) ? one : [one, one.slice(one.indexOf("--") + 2).replaceAll("-", " ")]
       ),
-      gpus: site.gpus.id.map((_, n) => Object.fromEntries(fields.map(([name, list]) => [name, list[n]]))),
+      gpus,
     };
   }
 

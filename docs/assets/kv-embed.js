@@ -76,7 +76,8 @@
     link.href = new URL(`../models/${model}/`, base).href;
     link.target = "_blank";
     link.rel = "noopener";
-    const points = badge.points || [], answer = make("h1", "kv-embed-message", badge.message);
+    const points = badge.requests.map((requests, n) => [found.contexts[n], requests]);
+    const answer = make("h1", "kv-embed-message", badge.message);
     if (/^[0-9a-f]{6}$/.test(badge.color)) answer.prepend(state(badge.color));
     say(
       link,

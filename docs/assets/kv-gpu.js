@@ -93,9 +93,7 @@
     const here = () => (shown ? shown.site : site);
     async function opened() {
       const file = (name) => load(new URL(`explore/${name}.json`, base));
-      matrix ||= Promise.all(["models", "traits"].map(file)).then(([common, traits]) =>
-        kvMatrix.open(file, site, { ...common, ...traits })
-      );
+      matrix ||= file("models").then((common) => kvMatrix.open(file, site, common));
       const own = await matrix;
       const other = state.engine && state.engine !== "ceiling" && state.engine !== site.engine.name;
       if (other) shown = await own.under(state.engine);

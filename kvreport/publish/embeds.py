@@ -1,8 +1,8 @@
 """What other sites show: a badge per model and accelerator, and the numbers of an embeddable card.
 
 ``badge/<model>.json`` has one entry per accelerator with the three fields that badge services read
-(``label``, ``message``, ``color``) and ``points``, [context, requests] of each context that fits;
-``embed/?model=…&gpu=…`` shows the same as a card in a frame, the points as a chart.
+(``label``, ``message``, ``color``) and ``requests``, how many fit at each of the file's ``contexts`` up to the longest
+that fits; ``embed/?model=…&gpu=…`` shows the same as a card in a frame, the requests as a chart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 def _badges(site: SiteData, model: Model) -> bytes:
     """One model's badges, by accelerator."""
     found = {gpu.id: badge(model.name, short_name(gpu), site.serving(model, gpu.id)) for gpu in site.gpus}
-    return encode({"schema": 1, "release": site.version, "gpus": found})
+    return encode({"schema": 1, "release": site.version, "contexts": site.contexts, "gpus": found})
 
 
 def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
             "label": f"{model} on {gpu}",
             "message": "does not fit",
             "color": _COLORS["none"],
-            "points": [],
+            "requests": [],
         }
     supported = (n for n, verdict in enumerate(one.verdicts) if verdict != "context_exceeds_model")
     place = max((n for n in supported if one.contexts[n] <= _CONTEXT), default=0)
@@ -65,7 +65,7 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
         "label": f"{model} on {machine}",
         "message": message,
         "color": color,
-        "points": [list(point) for point in one.line()] if requests else [],
+        "requests": [number for _, number in one.line()] if requests else [],
     }
 
 

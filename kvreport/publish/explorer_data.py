@@ -7,8 +7,8 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``site.json``: what the explorer reads of the whole ``site.json``.
 - ``facts.json`` and ``names.json``: all of it in the same form, for the other pages; models' names apart, which the page of
   one model does not need.
-- ``models.json``: what does not depend on a device: maker, limit, release, default formats.
-- ``traits.json``: what else the explorer filters and sorts by: attention type, inputs, parameters, whether it is a copy.
+- ``models.json``: what does not depend on a device: maker, limit, release, default formats, inputs, parameters.
+- ``traits.json``: what else the explorer filters and sorts by: attention type, active parameters, whether it is a copy.
 - ``aliases.json``: families and other names, for the text filter.
 - ``<folder>/weights-<format>.json``: weights in a layout; ``weights-own.json`` has each model in the format that its page
   takes, which is not what its release stores where nobody has read that. The folder is the tensor-parallel size,
@@ -161,25 +161,27 @@ def _names(whole: Facts) -> list[str | list[str]]:
 
 
 def _by_field(whole: Facts) -> dict[str, list[Any]]:
-    """Each field of all accelerators."""
-    return {
-        name: [gpu[name] for gpu in whole["gpus"]] for name in (whole["gpus"][0] if whole["gpus"] else _GPU)
-    }
+    """Each field of all accelerators; of what is free at start, what is used: the same bytes on most of them."""
+    gpus = [
+        gpu if gpu["free"] is None else gpu | {"free": [gpu["usable"] - gpu["free"][0], *gpu["free"][1:]]}
+        for gpu in whole["gpus"]
+    ]
+    return {name: [gpu[name] for gpu in gpus] for name in (gpus[0] if gpus else _GPU)}
 
 
 def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
     return {
         **{name: [facts[name] for facts in models] for name in _COMMON},
         "release": [model.release for model in site.models],
+        "inputs": ["|".join(model.inputs) for model in site.models],
+        "parameters": [_rounded(facts["parameters"]) for facts in models],
     }
 
 
 def _traits(site: SiteData, models: Sequence[Facts]) -> Facts:
     return {
         "kind": [facts["kind"] for facts in models],
-        "inputs": ["|".join(model.inputs) for model in site.models],
         "copy": [int(model.quantized_from is not None) for model in site.models],
-        "parameters": [_rounded(facts["parameters"]) for facts in models],
         "active": [_rounded(facts["active"]) for facts in models],
     }
 

@@ -700,7 +700,7 @@ def test_a_mac_from_the_front_page(page: Any, address: str) -> None:
     for model, mix in (("Qwen/Qwen3-32B", "q4_k_m"), ("mistralai/Mistral-Nemo-Instruct-2407", "q8_0")):
         slug = model.replace("/", "--")
         cell = table.locator(f"tr:has(a[href$='{slug}/']) :is(th, td)").nth(heads.index(mix.upper()))
-        shown = int(cell.get_attribute("data-value"))
+        shown = int(cell.inner_text().removesuffix("K")) * 1024
         asked = {"gpu": "m3-pro-36", "engine": "llama-cpp", "weights": mix, "parallel": 1}
         assert shown >= 4096
         assert estimate(model, context_tokens=shown, **asked).max_concurrent_requests == 1

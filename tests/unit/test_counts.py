@@ -191,6 +191,9 @@ def test_badges_and_tables_of_models_say_what_the_dataset_has_of_the_fewest_devi
             gpu.id,
         )
         assert made["label"] == f"{model.name} on {devices(number, site.gpu_name(gpu.id))}"
+        fitting = [users.get(at, 0) for at in site.contexts if at <= model.context_tokens]
+        assert made["requests"] == [many for many in fitting if many], (model.id, gpu.id)
+        assert sorted(fitting, reverse=True) == fitting, "those that fit are the first of the contexts"
         cells = listed[f"on-{gpu.id}"]
         assert cells[0].value == number
         for place, at in enumerate(one for one in site.contexts if one <= model.context_tokens):

@@ -39,6 +39,24 @@ def test_numbers_stand_at_the_right_like_their_heads():
     assert '<td class="kv-num">4</td>' in rows(Table("t", Column("Model"), columns, (after,)), LINK)
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "stated"),
+    [("1,024", 1024, False), ("40K", 40 << 10, False), ("1M", 1 << 20, False), ("70.6B", 70.6e9, False),
+     ("70.6B", 70_553_706_496, True), ("2.4 GiB short", 0, True), ("–", -1, True), ("40.2%", 0.402, True)],
+)  # fmt: skip
+def test_a_cell_states_what_it_sorts_by_where_its_text_is_another_number(
+    text: str, value: float, stated: bool
+) -> None:
+    """The script of the page reads the same numbers (test_pages.py sorts by them)."""
+    html = row_html(Row(Cell("a"), (Cell(text, value=value),)), LINK, dense=False)
+    assert (f'data-value="{value}"' in html) is stated
+
+
+def test_a_size_keeps_its_bytes() -> None:
+    html = row_html(Row(Cell("a"), (Cell("0", "kv-num kv-size", value=0),)), LINK, dense=True)
+    assert 'data-value="0"' in html
+
+
 @pytest.mark.parametrize("beyond", [0, 1, 3])
 def test_contexts_beyond_the_model_are_one_cell_as_wide_as_they_are_many(beyond: int) -> None:
     verdicts = ["fits", "tight", "cache_exceeds_pool", *["context_exceeds_model"] * beyond]

@@ -6,19 +6,25 @@ long for each as plain Python does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import Final
 
 from markupsafe import Markup, escape
 
 from kvreport.site.kit.tables import Cell, Row, Table
+
+_COUNT: Final = re.compile(r"([\d,]+(?:\.\d+)?)([KMBTk])?", re.ASCII)
+_SCALES: Final = {"K": 2**10, "k": 1e3, "M": 2**20, "B": 1e9, "T": 1e12}
 
 
 def rows(table: Table, link: Callable[[str], str]) -> Markup:
     """Return the body rows of a table, each with its line break; those of a long table in two bodies.
 
     Args:
-        table: The table. Cells of a dense one have no sort values and hints, but sizes keep their bytes.
+        table: The table. A cell has its sort value where its text is not that number. Cells of a dense table have no sort
+            values and hints, but sizes keep their bytes.
         link: Returns the address of a page, relative to the one that the table stands on.
     """
     numeric = () if table.dense else tuple(column.numeric for column in table.columns)
@@ -74,7 +80,8 @@ def _cells(
         place += cell.span
         if css:
             opening += f' class="{_text(css)}"'
-        if cell.value is not None and (not dense or "kv-size" in cell.css):
+        is_size = "kv-size" in cell.css
+        if cell.value is not None and (is_size or not (dense or _number(cell.text) == cell.value)):
             opening += f' data-value="{_text(str(cell.value))}"'
         if cell.hint and not dense:
             opening += f' title="{_text(cell.hint)}"'
@@ -85,6 +92,13 @@ def _shown(cell: Cell, link: Callable[[str], str]) -> str:
     if not cell.href:
         return _text(cell.text)
     return f'<a href="{_text(link(cell.href))}">{_text(cell.text)}</a>'
+
+
+@lru_cache(maxsize=1 << 14)
+def _number(text: str) -> float | None:
+    """Return the number that the page's script sorts a text by (``told`` of ``kv-index.js``)."""
+    found = _COUNT.fullmatch(text)
+    return float(found[1].replace(",", "")) * _SCALES.get(found[2], 1) if found else None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -401,7 +401,9 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
         Column("Model", numeric=False),
         tuple(Column(mix.upper(), "usual" if mix == USUAL_MIX else "") for mix in USUAL_FIRST),
         tuple(rows),
+        css="kv-grid",
         sortable=True,
+        dense=True,
     )
 
 
@@ -409,9 +411,9 @@ def _cell(laid: AtHome, mix: str, usable: int, backend: int, machine: Accelerato
     longest = laid.longest(mix, usable, backend, machine)
     if longest:
         full = longest == laid.contexts[-1]
-        return Cell(units.human_tokens(longest), "kv-num" + (" kv-u6" if full else " kv-u3"), value=longest)
+        return Cell(units.human_tokens(longest), "kv-u6" if full else "kv-u3", value=longest)
     short = laid.shortfall(mix, usable, backend, machine)
-    return Cell(_short(short), "kv-num kv-no", value=0, hint="at 4K tokens")
+    return Cell(_short(short), "kv-no", value=0)
 
 
 def _short(missing: int) -> str:
@@ -465,8 +467,8 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
             longest = max((context for context, size in sizes if size <= room), default=0)
             least = next((size for context, size in sizes if context >= LEAST), sizes[-1][1])
             text = units.human_tokens(longest) if longest else _short(least - room)
-            look = " kv-u6" if longest == sizes[-1][0] else " kv-u3" if longest else " kv-no"
-            cells.append(Cell(text, f"kv-num{look}", value=longest))
+            look = "kv-u6" if longest == sizes[-1][0] else "kv-u3" if longest else "kv-no"
+            cells.append(Cell(text, look, value=longest))
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
     return Table(
@@ -474,7 +476,9 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
         Column("Model", numeric=False),
         tuple(Column(label) for label in MLX_FORMATS.values()),
         tuple(rows),
+        css="kv-grid",
         sortable=True,
+        dense=True,
     )
 
 
@@ -542,6 +546,8 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         Column("Usable memory", numeric=False),
         tuple(Column(mix.upper()) for mix in MIXES),
         tuple(rows),
+        css="kv-grid",
+        dense=True,
     )
     best = next((mix for mix in MIXES if laid.longest(mix, 24 << 30, backend)), None)
     usable, machine = (24 << 30, "rtx-4090") if best else _smallest(inputs.site, laid, backend)
