@@ -56,7 +56,7 @@ def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:
         if one is not None:
             number = str(one.config.tensor_parallel)
             cells = (
-                Cell(number, "kv-num", value=one.config.tensor_parallel),
+                Cell(number, value=one.config.tensor_parallel),
                 *tables.user_cells(one.users, one.verdicts, one.short),
             )
             row = Row(

@@ -62,9 +62,9 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
 def _served(one: Series, number: int) -> tuple[Cell, ...]:
     """The number of GPUs, the requests at the first ``number`` contexts and the longest request."""
     return (
-        Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
+        Cell(str(one.config.tensor_parallel), value=one.config.tensor_parallel),
         *user_cells(one, number),
-        Cell(approximate(one.longest), "kv-num", value=one.longest, hint=f"{one.longest:,} tokens"),
+        Cell(approximate(one.longest), value=one.longest, hint=f"{one.longest:,} tokens"),
     )
 
 
