@@ -2,7 +2,7 @@
 
 The theme writes a few lines of script into each page, and with some settings a style. They are allowed
 by their digest, taken from the one page that no text of the catalog reaches, ``404.html``; the same
-policy stands on every page, because the theme changes pages without loading them again. A text that
+policy stands on every page with scripts, because the theme changes pages without loading them again. A text that
 became a script or a style in spite of all escaping is not among these digests: the browser refuses it,
 and the build says so.
 
@@ -57,8 +57,10 @@ class Policy:
         """The ``<meta>`` that states the policy; it comes before every script."""
         return self._tag()
 
-    def _tag(self, runs: str = "") -> str:
-        scripts = _sources(()) + " 'unsafe-inline'" if self.preview else _sources(self.scripts)
+    def _tag(self, runs: str = "", *, scripted: bool = True) -> str:
+        scripts = _sources(self.scripts if scripted and not self.preview else ())
+        if self.preview:
+            scripts += " 'unsafe-inline'"
         text = (
             f"default-src 'self'; img-src 'self' data:; style-src {_sources(self.styles)}; {_REST}; "
             f"script-src {scripts}"
@@ -71,10 +73,10 @@ class Policy:
         """Return a page with the policy at the beginning of its head.
 
         A page that runs Python (``data-kv-runs="python"`` on its form) may compile WebAssembly; one that says ``python hub``
-        may ask the Hub, too.
+        may ask the Hub, too. A page without scripts, such as the rows of a long table, allows none inside it.
         """
         found = _RUNS_PYTHON.search(html)
-        tag = self._tag("" if found is None else found[1])
+        tag = self._tag("" if found is None else found[1], scripted="<script" in html)
         return re.sub(r"(<meta charset=[^>]*>|<head>)", rf"\g<1>{tag}", html, count=1)
 
     def allows(self, scripts: frozenset[str], styles: frozenset[str]) -> bool:
