@@ -8,6 +8,7 @@ from typing import Any
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.deployment import Case, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -52,4 +53,4 @@ def load_overhead(
 ) -> dict[str, int]:
     """What loading adds, by what it is for."""
     layout = Layout(tensor=tensor_parallel)
-    return rules(engine).load_overhead(model, weight_format, formats, accelerator, layout)
+    return rules(engine).load_overhead(Loading(model, engine, weight_format, formats, accelerator, layout))

@@ -12,7 +12,7 @@ from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import NOTHING, Reserve
+from kvreport.accounting.engines.step import NOTHING, Loading, Reserve
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -508,7 +508,7 @@ def overhead_on(
     engine, layout, slots = case.engine, case.layout, case.lora_slots
 
     def made() -> dict[str, int]:
-        added = case.rules.load_overhead(case.model, form, case.formats, device, layout)
+        added = case.rules.load_overhead(Loading(case.model, engine, form, case.formats, device, layout))
         further: dict[str, int] = {}
         if any(slots):
             further["lora_adapters"] = lora_bytes(case.model, layout, *slots, adapted_if_named(engine))

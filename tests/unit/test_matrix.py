@@ -12,6 +12,7 @@ from fuzzing import TIMES, thinned
 import kvreport
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
@@ -272,7 +273,9 @@ def test_loading_adds_the_same_on_devices_of_one_class(catalog, name):
         for form in (None, catalog.weight_format("fp8"), catalog.weight_format("mxfp4")):
             found: dict[object, list[dict[str, int]]] = {}
             for device in devices.values():
-                added = asked.load_overhead(model, form, catalog.weight_formats, device, Layout(tensor=2))
+                added = asked.load_overhead(
+                    Loading(model, asked.engine, form, catalog.weight_formats, device, Layout(tensor=2))
+                )
                 found.setdefault(asked.overhead_class(model, device), []).append(added)
             for alike in found.values():
                 assert alike == [alike[0]] * len(alike), (model.id, form)

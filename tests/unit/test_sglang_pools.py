@@ -138,7 +138,7 @@ def test_tables_of_n_grams_lie_in_host_memory_where_it_is_apart(gpu: str, apart:
     model = catalog.model("Qwen/Qwen3.8-Flash-Next")
     table = next(row for row in model.weights if "ngram_embedding" in row.name)
     assert (table.name in on_host(engine, model, device)) is apart
-    added = rules(engine).load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
+    added = trunk.load_overhead(model, engine, None, catalog.weight_formats, device, 8)
     assert added.get("tables", 0) == (0 if apart else table.parameters * 2 // 8)
     if apart:
         found = kvreport.estimate(

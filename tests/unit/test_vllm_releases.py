@@ -480,7 +480,7 @@ def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(
     model = catalog.model("deepseek-ai/DeepSeek-V3")
     alike: dict[object, set[int]] = {}
     for device in catalog.accelerators.values():
-        added = engine.load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
+        added = load_overhead(model, engine.engine, None, catalog.weight_formats, device, 8)
         alike.setdefault(engine.device_class(device)[1], set()).add(sum(added.values()))
     assert all(len(sizes) == 1 for sizes in alike.values()), alike
 

@@ -15,6 +15,7 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import (
     NOTHING,
     EngineStep,
+    Loading,
     Reserve,
     StaticMemory,
 )
@@ -109,23 +110,8 @@ class EngineRules:
 
     # --- what loading and running take ----------------------------------------------------------------------
 
-    def load_overhead(
-        self,
-        model: Model,
-        weight_format: WeightFormat | None,
-        formats: Mapping[str, WeightFormat],
-        accelerator: Accelerator,
-        layout: Layout,
-    ) -> dict[str, int]:
-        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for.
-
-        Args:
-            model: The model.
-            weight_format: The format that the model is converted to; None for as released.
-            formats: Weight formats by name, for what released tensors carry.
-            accelerator: The device.
-            layout: How the model is spread over devices.
-        """
+    def load_overhead(self, loading: Loading) -> dict[str, int]:
+        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
         return {}
 
     def reserve(

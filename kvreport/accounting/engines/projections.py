@@ -6,11 +6,10 @@ into both places; where a layer reads another's cache, some releases keep places
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from kvreport.accounting.weights import row_bytes
-from kvreport.catalog.formats import WeightFormat
+from kvreport.accounting.engines.step import Loading
 from kvreport.catalog.model import Model, WeightGroup
 from kvreport.catalog.remembered import remembered
 
@@ -28,33 +27,13 @@ def allocated_rows(model: Model, joined: bool) -> tuple[WeightGroup, ...]:  # no
     return tuple(_allocated(model, joined=joined))
 
 
-def missing_projections(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-    *,
-    joined: bool,
-) -> int:
-    """Bytes per rank of the places whose tensors the checkpoint lacks.
-
-    Args:
-        model: The model.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name.
-        tensor_parallel: Ranks that share each layer.
-        joined: As for :func:`allocated_rows`.
-    """
-    rows = allocated_rows(model, joined)
-    if rows == tuple(model.weights):
+def missing_projections(loading: Loading, *, joined: bool) -> int:
+    """Bytes per rank of the places whose tensors the checkpoint lacks; ``joined`` is as for :func:`allocated_rows`."""
+    rows, stored = allocated_rows(loading.model, joined), loading.model.weights
+    if rows == tuple(stored):
         return 0
-
-    def held(row: WeightGroup) -> int:
-        return row_bytes(model, row, weight_format, formats, tensor_parallel)
-
-    return sum(held(row) for row in rows if _projects(row)) - sum(
-        held(row) for row in model.weights if _projects(row)
-    )
+    allocated, held = (sum(map(loading.row_bytes, filter(_projects, side))) for side in (rows, stored))
+    return allocated - held
 
 
 def _projects(row: WeightGroup) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.weights import format_of, row_bytes
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.model import Model, WeightGroup
 from kvreport.errors import InputError
 
 
@@ -75,6 +79,26 @@ class EngineStep:
     held_bytes: int = 0  # Memory of the device that other processes hold when the engine starts.
     narrow_cache: bool = False  # True for a cache of fewer than 16 bits, where the engine's rules follow it.
     seqs_told: bool = False  # True if the engine was told ``max_seqs``, though it may be its default.
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What decides what loading a model adds to its checkpoint, on one rank."""
+
+    model: Model
+    engine: Engine  # Whose release decides the kernels.
+    weight_format: WeightFormat | None  # The format that the model is converted to; None for as released.
+    formats: Mapping[str, WeightFormat]  # Weight formats by name, for what released tensors carry.
+    accelerator: Accelerator
+    layout: Layout
+
+    def format_of(self, row: WeightGroup) -> WeightFormat | None:
+        """The format of some tensors; None for the model's own 16- or 32-bit type."""
+        return format_of(self.model, row, self.weight_format, self.formats)
+
+    def row_bytes(self, row: WeightGroup) -> int:
+        """Bytes of some tensors on one tensor rank."""
+        return row_bytes(self.model, row, self.weight_format, self.formats, self.layout.tensor)
 
 
 def check_utilization(utilization: float) -> float:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
+from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
-from kvreport.accounting.weights import format_of, rank_elements, row_bytes
+from kvreport.accounting.weights import rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
@@ -36,12 +36,13 @@ def float_position_table(model: Model) -> int:
     return sum(model.context_tokens * width * _FLOAT_BYTES for width in widths) * (1 + compressed)
 
 
-def layer_tables(model: Model, engine: Engine, accelerator: Accelerator) -> int:
+def layer_tables(loading: Loading) -> int:
     """On AMD GPUs every layer with compressed latents keeps cosines and sines of its own, 16 bits each.
 
     ``srt/models/deepseek_v4.py``, buffers ``cos_cache`` and ``sin_cache``.
     """
-    if accelerator.vendor != "AMD" or not release_of(engine).has("tables_by_layer_on_amd"):
+    model, amd = loading.model, loading.accelerator.vendor == "AMD"
+    if not amd or not release_of(loading.engine).has("tables_by_layer_on_amd"):
         return 0
     size = 0
     latents = [group for group in model.layers if any(isinstance(one, Latent) for one in group.caches)]
@@ -61,63 +62,30 @@ def has_host_apart(accelerator: Accelerator) -> bool:
     return accelerator.vendor.upper() == "NVIDIA" and device_class(accelerator) != "unified"
 
 
-def tables_on_device(
-    model: Model,
-    tables: Collection[str],
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    accelerator: Accelerator,
-    tensor_parallel: int,
-) -> int:
+def tables_on_device(loading: Loading, tables: Collection[str]) -> int:
     """Tables that other devices keep in host memory, and this one does not.
 
-    Args:
-        model: The model.
-        tables: Names of rows that a release keeps in host memory.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        accelerator: The device.
-        tensor_parallel: Ranks that share each table.
+    ``tables``: names of rows that a release keeps in host memory.
     """
-    if not tables or has_host_apart(accelerator):
+    if not tables or has_host_apart(loading.accelerator):
         return 0
-    return sum(
-        row_bytes(model, row, weight_format, formats, tensor_parallel)
-        for row in model.weights
-        if row.name in tables
-    )
+    return sum(loading.row_bytes(row) for row in loading.model.weights if row.name in tables)
 
 
-def widened_projection(
-    model: Model,
-    engine: Engine,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    accelerator: Accelerator,
-    tensor_parallel: int,
-) -> int:
+def widened_projection(loading: Loading) -> int:
     """A grouped output projection in FP8 is widened to 16 bits where no kernel multiplies it in groups.
 
     DeepGEMM's runs on Blackwell data-centre GPUs, AITER's on gfx950 since 0.5.20 (``SGLANG_OPT_FP8_WO_A_GEMM``:
     ``srt/server_args.py`` in 0.5.13 to 0.5.17, ``srt/arg_groups/model_hook.py`` and ``serving_hook.py`` in 0.5.20 and 0.5.23).
-
-    Args:
-        model: The model.
-        engine: The engine's record, of one release.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        accelerator: The device.
-        tensor_parallel: Ranks that share each layer.
     """
-    if not has_groups(model) or multiplies_groups(engine, accelerator):
+    if not has_groups(loading.model) or multiplies_groups(loading.engine, loading.accelerator):
         return 0
     size = 0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row in loading.model.weights:
+        form = loading.format_of(row)
         if row.split != "groups" or form is None or form.bits != _FP8_BITS or row.component == "mtp":
             continue
-        size += rank_elements(row, tensor_parallel) * SERVED_BYTES
-        size -= row_bytes(model, row, weight_format, formats, tensor_parallel)
+        size += rank_elements(row, loading.layout.tensor) * SERVED_BYTES - loading.row_bytes(row)
     return size
 
 
@@ -147,29 +115,18 @@ def repacks_block_floats(accelerator: Accelerator) -> bool:
     return (accelerator.compute_capability or "").split(".")[0] in ("9", "12")
 
 
-def loaded_scales(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-) -> int:
+def loaded_scales(loading: Loading) -> int:
     """One 32-bit float per block of every MXFP4 expert, beside the 8-bit scale that the kernel reads.
 
     SGLang loads the scales into 32-bit floats and registers the kernel's own next to them
     (``srt/layers/quantization/fp8.py::create_fp8_moe_weight_``,
     ``marlin_utils_fp4.py::prepare_moe_mxfp4_layer_for_marlin``); since 0.5.16 the former are deleted.
-
-    Args:
-        model: The model.
-        weight_format: The format that the model is converted to; None for as released.
-        formats: Weight formats by name, for what released tensors carry.
-        tensor_parallel: Ranks that share each layer.
     """
     size = 0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row in loading.model.weights:
+        form = loading.format_of(row)
         if row.component != "routed_experts" or form is None or form.name != _BLOCK_FLOAT:
             continue
         _, side = form.block or (1, 1)
-        size += row.parameters // side * _FLOAT_BYTES // tensor_parallel
+        size += row.parameters // side * _FLOAT_BYTES // loading.layout.tensor
     return size

@@ -27,17 +27,17 @@ from kvreport.accounting.engines.sglang.pools import (
     WIDE_ROPE_BYTES,
 )
 from kvreport.accounting.engines.sglang.refusals import unequal_refusal
-from kvreport.accounting.engines.step import EngineStep, Reserve, StaticMemory, constant
+from kvreport.accounting.engines.step import EngineStep, Loading, Reserve, StaticMemory, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies, draft_rows
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.state_types import Precisions
-from kvreport.accounting.weights import on_host, row_bytes
+from kvreport.accounting.weights import on_host
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import plain_release, release_of
 from kvreport.units import GIB, MIB
@@ -153,14 +153,7 @@ class Sglang(EngineRules):
         """AMD's tables, and kernels for which tensors are widened or repacked."""
         return overhead.device_traits(model, self.engine, accelerator)
 
-    def load_overhead(
-        self,
-        model: Model,
-        weight_format: WeightFormat | None,
-        formats: Mapping[str, WeightFormat],
-        accelerator: Accelerator,
-        layout: Layout,
-    ) -> dict[str, int]:
+    def load_overhead(self, loading: Loading) -> dict[str, int]:
         """Position tables, scales that a release keeps beside those its kernels read, and what a draft lets go of.
 
         A draft head is built with an embedding and an output head; they are given up for the target's only after
@@ -169,27 +162,20 @@ class Sglang(EngineRules):
         cache have places for keys and values, and keys that are values, too, are loaded twice (0.5.11 to 0.5.23
         ``models/gemma4_causal.py``).
         """
+        model = loading.model
         parts = {
             "position_table": overhead.float_position_table(model),
-            "layer_tables": overhead.layer_tables(model, self.engine, accelerator),
-            "widened_projection": overhead.widened_projection(
-                model, self.engine, weight_format, formats, accelerator, layout.tensor
-            ),
-            "missing_projections": missing_projections(
-                model, weight_format, formats, layout.tensor, joined=True
-            ),
-            "draft_copies": borrowed_copies(model, layout.tensor),
-            "tables": overhead.tables_on_device(
-                model, on_host(self.engine, model), weight_format, formats, accelerator, layout.tensor
-            ),
+            "layer_tables": overhead.layer_tables(loading),
+            "widened_projection": overhead.widened_projection(loading),
+            "missing_projections": missing_projections(loading, joined=True),
+            "draft_copies": borrowed_copies(model, loading.layout.tensor),
+            "tables": overhead.tables_on_device(loading, on_host(self.engine, model)),
         }
         if not release_of(self.engine).has("weighs_drafts"):
-            later = sum(
-                row_bytes(model, row, weight_format, formats, layout.tensor) for row in draft_rows(model)
-            )
+            later = sum(map(loading.row_bytes, draft_rows(model)))
             parts |= {"draft_copies": 0, "loaded_behind_pools": -later}
-        if self.engine.loaded_scales_kept and overhead.repacks_block_floats(accelerator):
-            parts["loaded_scales"] = overhead.loaded_scales(model, weight_format, formats, layout.tensor)
+        if self.engine.loaded_scales_kept and overhead.repacks_block_floats(loading.accelerator):
+            parts["loaded_scales"] = overhead.loaded_scales(loading)
         return {name: size for name, size in parts.items() if size}
 
     def reserve(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.projections import allocated_rows, missing_projections
+from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.engines.vllm.expert_kernels import (
     GROUP_VALUES,
     TILES,
@@ -21,7 +22,6 @@ from kvreport.accounting.engines.vllm.expert_kernels import (
 )
 from kvreport.accounting.engines.vllm.kernels import Device
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
-from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent, SlidingWindow
@@ -68,63 +68,42 @@ _FUSED: Final = {
 }
 """The tensors of a checkpoint that vLLM loads into one."""
 
+_LISTS: Final = ("keys_of_shared_layers", "float_rotation", "rotation_of_windows", "float_connections")
+"""Lists of classes whose models are loaded otherwise."""
 
 _Stored = Sequence[tuple[WeightGroup, WeightFormat | None]]
 """A model's tensors, each with its format; None is the model's own 16- or 32-bit type."""
 
 
-def load_overhead(
-    model: Model,
-    engine: Engine,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    accelerator: Accelerator,
-    layout: Layout,
-) -> dict[str, int]:
+def load_overhead(loading: Loading) -> dict[str, int]:
     """Bytes per rank that loading adds, by what they are for.
-
-    Args:
-        model: The model.
-        engine: The engine, whose release decides the kernels.
-        weight_format: The format the model is converted to; None means as released.
-        formats: Weight formats by name.
-        accelerator: The device, which decides the kernels.
-        layout: How the weights are divided.
 
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
         ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding``, ``left_by_padding`` and
         ``allocated_blocks``, where they apply.
     """
-    stored = _stored(model, weight_format, formats)
-    joined = engine.lists("keys_of_shared_layers", model.architecture)
+    model, layout = loading.model, loading.layout
+    stored = _stored(model, loading.weight_format, loading.formats)
+    listed = {kind: loading.engine.lists(kind, model.architecture) for kind in _LISTS}
+    joined = listed["keys_of_shared_layers"]
+    unsplit = loading.accelerator.vendor.upper() == "NVIDIA" and release_of(loading.engine).has(
+        "loads_unsplit"
+    )
+    ranks = layout.tensor, layout.expert_ranks
     parts = {
-        "position_table": _position_table(
-            model,
-            engine.lists("float_rotation", model.architecture),
-            engine.lists("rotation_of_windows", model.architecture),
-        ),
-        "missing_projections": missing_projections(
-            model, weight_format, formats, layout.tensor, joined=joined
-        ),
+        "position_table": _position_table(model, listed["float_rotation"], listed["rotation_of_windows"]),
+        "missing_projections": missing_projections(loading, joined=joined),
         "absorbed_projection": _absorbed(stored, layout.tensor),
         "widened_scales": _widened_scales(model, stored, layout.tensor),
-        "grouped_scales": _grouped_scales(model, engine, stored, accelerator, layout),
-        "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
-        "read_plain": _read_plain(model, engine, stored, layout.tensor),
-        "float_connections": _float_connections(model)
-        if engine.lists("float_connections", model.architecture)
-        else 0,
-        "row_padding": _row_padding(stored, accelerator, layout, release_of(engine)),
-        "left_by_padding": _left_by_padding(stored, accelerator, layout, release_of(engine)),
+        "grouped_scales": _grouped_scales(loading, stored),
+        "expert_padding": _expert_padding(loading, stored),
+        "read_plain": _read_plain(loading, stored),
+        "float_connections": _float_connections(model) if listed["float_connections"] else 0,
+        "row_padding": _row_padding(loading, stored),
+        "left_by_padding": _left_by_padding(loading, stored),
         "allocated_blocks": _allocated_blocks(
-            model,
-            joined,
-            weight_format,
-            formats,
-            layout.tensor,
-            layout.expert_ranks,
-            accelerator.vendor.upper() == "NVIDIA" and release_of(engine).has("loads_unsplit"),
+            model, joined, loading.weight_format, loading.formats, ranks, unsplit
         ),
     }
     return {name: size for name, size in parts.items() if size}
@@ -193,12 +172,11 @@ def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
     return size
 
 
-def _read_plain(model: Model, engine: Engine, stored: _Stored, tensor_parallel: int) -> int:
+def _read_plain(loading: Loading, stored: _Stored) -> int:
     """Projections of some classes are loaded at 16 bits where the checkpoint stores fewer."""
     lists = {"latents_read_plain": _READ_PLAIN, "index_read_plain": _INDEX_READ_PLAIN}
-    names = tuple(
-        name for kind, each in lists.items() if engine.lists(kind, model.architecture) for name in each
-    )
+    kept = (each for kind, each in lists.items() if loading.engine.lists(kind, loading.model.architecture))
+    names = tuple(name for each in kept for name in each)
     if not names:
         return 0
     added = 0.0
@@ -206,7 +184,7 @@ def _read_plain(model: Model, engine: Engine, stored: _Stored, tensor_parallel: 
         if form is None or row.component != "attention" or not row.name.endswith(names):
             continue
         scale = form.scale_bytes / (form.block[0] * form.block[1]) if form.block and all(form.block) else 0.0
-        added += rank_elements(row, tensor_parallel) * (SERVED_BYTES - form.bits / 8 - scale)
+        added += rank_elements(row, loading.layout.tensor) * (SERVED_BYTES - form.bits / 8 - scale)
     return int(added)
 
 
@@ -226,13 +204,7 @@ def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
     return int(added)
 
 
-def _grouped_scales(
-    model: Model,
-    engine: Engine,
-    stored: _Stored,
-    accelerator: Accelerator,
-    layout: Layout,
-) -> int:
+def _grouped_scales(loading: Loading, stored: _Stored) -> int:
     """Scales of FP8 blocks are written out for every column where Marlin's kernels compute: 16 bits per 128 rows.
 
     ``quantization/utils/marlin_utils_fp8.py``, ``prepare_fp8_layer_for_marlin`` and ``prepare_fp8_moe_layer_for_marlin``
@@ -240,34 +212,30 @@ def _grouped_scales(
     then Marlin refused it (0.28.0 ``kernels/linear/scaled_mm/marlin.py``, ``is_supported``), and CUTLASS's kernels, which
     come first, need 9.0. Experts on 8.9 are Triton's (0.29.0 ``fused_moe/oracle/fp8.py``).
     """
-    device = Device.of(accelerator)
+    device, layout = Device.of(loading.accelerator), loading.layout
     if not device.marlin:
         return 0
     added = 0.0
-    for row, form, (rows, columns) in _blocks(model, stored, _FLOAT_BLOCKS):
+    for row, form, (rows, columns) in _blocks(loading.model, stored, _FLOAT_BLOCKS):
         experts = row.component == "routed_experts"
-        if device.floats and (experts or not release_of(engine).has("marlin_on_native_floats")):
+        if device.floats and (experts or not release_of(loading.engine).has("marlin_on_native_floats")):
             continue
         each = _COLUMN_SCALE_BYTES / columns - form.scale_bytes / (rows * columns)
         added += rank_elements(row, layout.expert_ranks if experts else layout.tensor) * each
     return int(added)
 
 
-def _expert_padding(
-    model: Model,
-    engine: Engine,
-    stored: _Stored,
-    accelerator: Accelerator,
-    layout: Layout,
-) -> int:
+def _expert_padding(loading: Loading, stored: _Stored) -> int:
     """Experts of 4-bit floats are padded to their kernels' tiles.
 
     MXFP4: the model's width, and on most GPUs each rank's share of the inner side. NVFP4: each
     rank's share of the inner side.
     """
-    kernel = padding_kernel(model, engine, accelerator)
+    model, layout, release = loading.model, loading.layout, release_of(loading.engine)
+    kernel = padding_kernel(model, loading.engine, loading.accelerator)
     if kernel is None:
         return 0
+    vendored = kernel == "triton" and release.has("vendored_triton_kernels")
     added = 0.0
     for row, form in stored:
         if row.component != "routed_experts" or form is None or len(row.shape) < 2:
@@ -281,12 +249,8 @@ def _expert_padding(
             routed = model.experts.routed
             count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
         per_rank = count * share * width
-        if (
-            kernel == "triton"
-            and form.name == _BLOCK_FLOAT
-            and release_of(engine).has("vendored_triton_kernels")
-        ):
-            added += count * _triton_padding(release_of(engine), row, share, width)
+        if vendored and form.name == _BLOCK_FLOAT:
+            added += count * _triton_padding(release, row, share, width)
             continue
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
         padded = count * rounded_up(share, inner_tile) * rounded_up(width, width_tile)
@@ -316,7 +280,7 @@ def padding_kernel(model: Model, engine: Engine, accelerator: Accelerator) -> Ke
     return block_float_kernel(engine, model.architecture, int(capability.split(".")[0]), engine.expert_kernel)
 
 
-def _left_by_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, release: Release) -> int:
+def _left_by_padding(loading: Loading, stored: _Stored) -> int:
     """Bytes that no tensor holds after AMD's devices padded 16-bit experts, and that are not given back.
 
     A layer's padded down projections go where its gate and up projections lay, which are freed a moment before, and split that
@@ -324,8 +288,9 @@ def _left_by_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, 
     (0.22.0 to 0.33.0 ``v1/worker/gpu_worker.py::_scoped_allocator_max_split``). It is charged where all that stays is; the
     line that tells what loading took leaves it out.
     """
+    layout, release = loading.layout, release_of(loading.engine)
     charged = release.has("charges_all_that_stays") and release.has("experts_padded_on_amd")
-    if accelerator.vendor.upper() != "AMD" or not charged:
+    if loading.accelerator.vendor.upper() != "AMD" or not charged:
         return 0
     freed = padded = 0
     for row, form in stored:
@@ -343,7 +308,7 @@ def _left_by_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, 
     return max(freed - padded, 0) if padded else 0
 
 
-def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, release: Release) -> int:
+def _row_padding(loading: Loading, stored: _Stored) -> int:
     """Rows on AMD's devices are set apart: 256 bytes after each whose length is a multiple of 512.
 
     FP8 matrices outside the experts, by blocks or with one scale (``quantization/utils/fp8_utils.py``,
@@ -351,7 +316,8 @@ def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout, rele
     (``fused_moe/unquantized_fused_moe_method.py``, ``_maybe_pad_weight``, in 0.6.6 and 0.29.0; 0.30.0 to 0.33.0 copy the
     padded values back into the tensor that was loaded, whose rows stay as they were).
     """
-    if accelerator.vendor.upper() != "AMD":
+    layout, release = loading.layout, release_of(loading.engine)
+    if loading.accelerator.vendor.upper() != "AMD":
         return 0
     padded = 0
     for row, form in stored:
@@ -378,8 +344,7 @@ def _allocated_blocks(
     joined: bool,  # noqa: FBT001 - part of a memo's key
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-    expert_ranks: int,
+    rank_counts: tuple[int, int],  # Those that divide other matrices, and those that divide experts.
     unsplit: bool,  # noqa: FBT001 - part of a memo's key
 ) -> int:
     """What PyTorch's allocator counts beyond the tensors that it holds.
@@ -398,9 +363,9 @@ def _allocated_blocks(
         if form is not None and not form.name.startswith(_WHOLE_FORMATS):
             continue
         module, _, name = row.name.removesuffix(".weight").rpartition(".")
-        ranks, count = tensor_parallel, row.count
+        ranks, count = rank_counts[0], row.count
         if row.component == "routed_experts":
-            module, ranks = "experts", expert_ranks
+            module, ranks = "experts", rank_counts[1]
             if model.experts is not None and len(row.shape) == 2:
                 count = max(1, count // model.experts.routed)
         key = f"{module}.{_FUSED.get(name, name)}", count

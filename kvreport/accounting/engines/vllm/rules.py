@@ -10,7 +10,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules, check_sizes
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.step import EngineStep, Reserve
+from kvreport.accounting.engines.step import EngineStep, Loading, Reserve
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve
 from kvreport.accounting.engines.vllm.profiling import (
@@ -132,16 +132,9 @@ class Vllm(EngineRules):
             overhead.padding_kernel(model, self.engine, accelerator),
         )
 
-    def load_overhead(
-        self,
-        model: Model,
-        weight_format: WeightFormat | None,
-        formats: Mapping[str, WeightFormat],
-        accelerator: Accelerator,
-        layout: Layout,
-    ) -> dict[str, int]:
+    def load_overhead(self, loading: Loading) -> dict[str, int]:
         """Position tables, copies that kernels want, padding of experts."""
-        return overhead.load_overhead(model, self.engine, weight_format, formats, accelerator, layout)
+        return overhead.load_overhead(loading)
 
     def reserve(
         self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
@@ -280,7 +273,7 @@ class Vllm(EngineRules):
         """Bytes that Marlin's kernels take of MXFP4 experts on one GPU beyond OpenAI's."""
         each = (self.engine.model_copy(update={"expert_kernel": kernel}) for kernel in ("marlin", "triton"))
         marlin, triton = (
-            sum(overhead.load_overhead(model, engine, None, formats, accelerator, layout).values())
+            sum(overhead.load_overhead(Loading(model, engine, None, formats, accelerator, layout)).values())
             for engine in each
         )
         return marlin - triton
