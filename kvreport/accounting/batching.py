@@ -36,10 +36,10 @@ def at_best(demand: Demand, peaks: Peaks) -> tuple[DecodeSeconds, PrefillSeconds
     """Step times for :func:`simulate` from the roofline: its throughput is then an upper bound."""
 
     def decode(batch: int, mean_context: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return roofline.decode_seconds(demand, peaks, batch, mean_context.astype(np.int64))
+        return roofline.decode(demand, peaks, batch, mean_context.astype(np.int64)).seconds
 
     def prefill(tokens: int) -> float:
-        return float(roofline.prefill_seconds(demand, peaks, tokens))
+        return float(roofline.prefill(demand, peaks, tokens).seconds)
 
     return decode, prefill
 

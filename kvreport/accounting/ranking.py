@@ -32,7 +32,7 @@ from kvreport.accounting.offers import Choices, Offer, Solution
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
-from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
+from kvreport.accounting.roofline import Peaks, decode, prefill
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,
     Load,
@@ -183,10 +183,10 @@ class _Group:
         )
         fast = self._fast(held)
         each = np.minimum(fast, limit)
-        first = prefill_seconds(
+        first = prefill(
             self.demand, self.peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
-        )
-        alone = decode_seconds(self.demand, self.peaks, np.ones(total.shape), work.mean_tokens)
+        ).seconds
+        alone = decode(self.demand, self.peaks, np.ones(total.shape), work.mean_tokens).seconds
         # One replica runs its share of the peak: of as few replicas as hold it, or of as many as surely do.
         steps = [self._step(each), self._step(np.minimum(surely, limit))]
         first = np.broadcast_to(first, total.shape) / layout.pipeline
@@ -256,7 +256,7 @@ class _Group:
             for one in each.tolist()
         ]
         batch = np.asarray([kernel.micro_batch(one, layout.data, layout.pipeline) for one in shares])
-        return decode_seconds(self.demand, self.peaks, batch, work.mean_tokens)
+        return decode(self.demand, self.peaks, batch, work.mean_tokens).seconds
 
     @property
     def _follows(self) -> bool:

@@ -156,29 +156,6 @@ def _step(
     )
 
 
-def decode_seconds(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Reals:
-    """Lower bound of one decode step in seconds, NaN where no rate is known.
-
-    Arguments are those of :func:`decode`.
-    """
-    return decode(demand, peaks, batch, context_tokens).seconds
-
-
-def prefill_seconds(
-    demand: Demand,
-    peaks: Peaks,
-    prompt_tokens: xp.ArrayLike,
-    *,
-    batch: xp.ArrayLike = 1,
-    cached_tokens: xp.ArrayLike = 0,
-) -> Reals:
-    """Lower bound of a prefill in seconds, NaN where no rate is known.
-
-    Arguments are those of :func:`prefill`.
-    """
-    return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
-
-
 def step_bounds_ms(
     demand: Demand,
     peaks: Peaks,
@@ -198,10 +175,10 @@ def step_bounds_ms(
         One decode step of all users, and the prefill of one prompt.
     """
     served = xp.integers(users) > 0
-    batch, first = xp.maximum(users, 1), prefill_seconds(demand, peaks, context_tokens)
+    batch, first = xp.maximum(users, 1), prefill(demand, peaks, context_tokens).seconds
     if not xp.is_plain(stages) or stages > 1:
         batch, first = -(-batch // stages), first / stages
-    step = decode_seconds(demand, peaks, batch, context_tokens)
+    step = decode(demand, peaks, batch, context_tokens).seconds
     return _round_down(xp.where(served, 1e3 * step, xp.NAN)), _round_down(
         xp.where(served, 1e3 * first, xp.NAN)
     )

@@ -23,7 +23,7 @@ from kvreport.accounting.engines.step import StaticMemory
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
+from kvreport.accounting.roofline import Peaks, decode, prefill
 from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
 
@@ -144,9 +144,9 @@ def fast_enough(demand: Demand, peaks: Peaks, workload: Load, at_most: npt.Array
     """
     high = np.asarray(at_most, dtype=np.int64)
     if workload.ttft_s is not None:
-        first = prefill_seconds(
+        first = prefill(
             demand, peaks, workload.prompt_tokens, cached_tokens=workload.shared_prefix_tokens
-        )
+        ).seconds
         high = np.where(first <= workload.ttft_s * workload.efficiency, high, 0)
     if workload.tpot_s is None:
         return high
@@ -154,7 +154,7 @@ def fast_enough(demand: Demand, peaks: Peaks, workload: Load, at_most: npt.Array
     low = np.zeros(high.shape, dtype=np.int64)
     while np.any(low < high):
         middle = (low + high + 1) // 2
-        step = decode_seconds(demand, peaks, np.maximum(middle, 1), workload.mean_tokens)
+        step = decode(demand, peaks, np.maximum(middle, 1), workload.mean_tokens).seconds
         met = step <= target
         low = np.where(met, middle, low)
         high = np.where(met, high, np.minimum(middle - 1, high))

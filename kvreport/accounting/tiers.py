@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.roofline import Peaks, prefill_seconds
+from kvreport.accounting.roofline import Peaks, prefill
 from kvreport.accounting.sizing import shared_bytes
 from kvreport.errors import InputError
 
@@ -95,7 +95,7 @@ def offload(
         profile.request_bytes(contexts),
         requests_kept(tier, profile, contexts),
         restore_seconds(tier, profile, contexts),
-        prefill_seconds(demand, peaks, contexts),
+        prefill(demand, peaks, contexts).seconds,
     )
 
 
@@ -143,6 +143,6 @@ def prefix_reuse(
         requests,
         alone,
         alone - (requests - 1) * once,
-        prefill_seconds(demand, peaks, np.full(prefixes.shape, prompt_tokens)),
-        prefill_seconds(demand, peaks, prompt_tokens, cached_tokens=prefixes),
+        prefill(demand, peaks, np.full(prefixes.shape, prompt_tokens)).seconds,
+        prefill(demand, peaks, prompt_tokens, cached_tokens=prefixes).seconds,
     )

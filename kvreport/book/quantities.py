@@ -242,14 +242,14 @@ class Quantities:
     ) -> float:
         """Lower bound on the duration of one decode step in seconds, for a batch of requests of a given length (``tokens``)."""
         asked = self._demand(model, weights, kv, tp)
-        return float(roofline.decode_seconds(asked, self._peaks(gpu), batch, tokens))
+        return float(roofline.decode(asked, self._peaks(gpu), batch, tokens).seconds)
 
     def prefill_time(
         self, model: str, gpu: str, *, tokens: int, tp: int = 1, weights: str | None = None, cached: int = 0
     ) -> float:
         """Lower bound on the prefill time of a prompt in seconds, not counting the ``cached`` tokens at its start."""
         asked = self._demand(model, weights, None, tp)
-        return float(roofline.prefill_seconds(asked, self._peaks(gpu), tokens, cached_tokens=cached))
+        return float(roofline.prefill(asked, self._peaks(gpu), tokens, cached_tokens=cached).seconds)
 
     def knee(self, model: str, gpu: str, *, tokens: int = 0, tp: int = 1, weights: str | None = None) -> int:
         """The smallest batch at which compute, and not memory bandwidth, limits a decode step.

@@ -5,7 +5,7 @@ import pytest
 from kvreport.accounting.batching import Allocator, SimulatedRun, at_best, simulate
 from kvreport.accounting.demand import demand
 from kvreport.accounting.paging import Lengths, last_page_waste, occupancy
-from kvreport.accounting.roofline import Peaks, decode_seconds
+from kvreport.accounting.roofline import Peaks, decode
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
@@ -143,7 +143,7 @@ def test_throughput_at_best_stays_below_the_roofline_of_its_largest_batch() -> N
     run = llama_at_32k(16)
     assert run.peak_running == 16
     # No step can be faster than 16 users that hold nothing.
-    fastest = 16 / float(decode_seconds(LLAMA_3, H100, 16, 0))
+    fastest = 16 / float(decode(LLAMA_3, H100, 16, 0).seconds)
     assert 0.05 * fastest < run.tokens_per_second < fastest
 
 

@@ -10,10 +10,8 @@ from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.roofline import (
     Peaks,
     decode,
-    decode_seconds,
     knee,
     prefill,
-    prefill_seconds,
 )
 from kvreport.accounting.weights import active_parameters, weight_bytes
 from kvreport.catalog.load import open_catalog
@@ -55,14 +53,14 @@ def test_one_user_waits_for_the_weights() -> None:
 
 def test_a_full_batch_waits_for_its_caches() -> None:
     # 64 users at 8K: 64 x 8,192 x 131,072 B = 68.72 GB beside 15.01 GB; 83.73 GB / 3.35 TB/s = 25.0 ms.
-    assert float(decode_seconds(LLAMA_8B, H100, 64, 8192)) == pytest.approx(25.0e-3, rel=WITHIN)
+    assert float(decode(LLAMA_8B, H100, 64, 8192).seconds) == pytest.approx(25.0e-3, rel=WITHIN)
 
 
 def test_sixty_four_users_cost_qwen_little_more_than_one() -> None:
     # Qwen2.5-7B on an H100: 7.616e9 parameters less a looked-up embedding of 0.545e9 are 14.14 GB: 4.22 ms.
     # 64 users at 2K hold 64 x 2,048 x 57,344 B = 7.52 GB more: 6.47 ms, so 42 times the tokens per second.
     qwen = asks("Qwen/Qwen2.5-7B")
-    one, many = (float(decode_seconds(qwen, H100, users, 2048)) for users in (1, 64))
+    one, many = (float(decode(qwen, H100, users, 2048).seconds) for users in (1, 64))
     assert one == pytest.approx(4.26e-3, rel=WITHIN)
     assert many == pytest.approx(6.47e-3, rel=WITHIN)
     assert 64 * one / many == pytest.approx(42, rel=WITHIN)
@@ -79,7 +77,7 @@ def test_prefill_waits_for_the_operations() -> None:
 def test_a_cached_prefix_is_not_computed_again() -> None:
     # 7,168 of 8,192 cached: 1,024 new tokens; 1.429e13 for the layers, and each new token sees 7,680
     # others on average: 32 x 2 x 32 x 256 x 1,024 x 7,680.5 = 4.12e12; 18.4e12 / 989e12 = 18.6 ms.
-    assert float(prefill_seconds(LLAMA_8B, H100, 8192, cached_tokens=7168)) == pytest.approx(
+    assert float(prefill(LLAMA_8B, H100, 8192, cached_tokens=7168).seconds) == pytest.approx(
         18.6e-3, rel=WITHIN
     )
 
@@ -87,9 +85,9 @@ def test_a_cached_prefix_is_not_computed_again() -> None:
 def test_fp8_weights_halve_the_reading_and_double_the_rate() -> None:
     # 6.979e9 B of layers in FP8 and a 16-bit head of 1.05e9 B: 8.03 GB / 3.35 TB/s = 2.40 ms.
     fp8 = asks("meta-llama/Llama-3.1-8B-Instruct", "fp8")
-    assert float(decode_seconds(fp8, H100, 1, 0)) == pytest.approx(2.40e-3, rel=WITHIN)
+    assert float(decode(fp8, H100, 1, 0).seconds) == pytest.approx(2.40e-3, rel=WITHIN)
     # 1.143e14 at 1,979e12 is 57.8 ms, attention stays at 16 bits: 17.8 ms.
-    assert float(prefill_seconds(fp8, H100, 8192)) == pytest.approx(75.6e-3, rel=WITHIN)
+    assert float(prefill(fp8, H100, 8192).seconds) == pytest.approx(75.6e-3, rel=WITHIN)
 
 
 def test_weight_only_formats_multiply_at_16_bits() -> None:
@@ -110,9 +108,9 @@ def test_a_mixture_reads_the_experts_that_some_token_needs() -> None:
     assert mixtral.experts_touched([1, 4, 1000]) == pytest.approx([2, 5.46875, 8])
     # One expert is 3 x 4,096 x 14,336 x 32 layers x 2 B = 11.27 GB; all else 46.70e9 - 45.10e9 parameters,
     # less the embedding of 0.131e9: 2.95 GB. One token: 2 x 11.27 + 2.95 = 25.5 GB; / 3.35 TB/s = 7.61 ms.
-    assert float(decode_seconds(mixtral, H100, 1, 0)) == pytest.approx(7.61e-3, rel=WITHIN)
+    assert float(decode(mixtral, H100, 1, 0).seconds) == pytest.approx(7.61e-3, rel=WITHIN)
     # Four: 5.469 x 11.27 + 2.95 = 64.6 GB: 19.3 ms.
-    assert float(decode_seconds(mixtral, H100, 4, 0)) == pytest.approx(19.3e-3, rel=WITHIN)
+    assert float(decode(mixtral, H100, 4, 0).seconds) == pytest.approx(19.3e-3, rel=WITHIN)
 
 
 def test_a_latent_is_read_whole_on_every_rank() -> None:
@@ -191,7 +189,7 @@ def test_tensor_parallel_divides_the_work_and_adds_the_link() -> None:
 def test_an_unknown_link_leaves_the_rest_a_bound() -> None:
     peaks = Peaks(H100.bytes_per_s, H100.operations_per_s, link_bytes_per_s=np.nan)
     ranks = asks("meta-llama/Llama-3.1-70B-Instruct", tp=8)
-    assert float(decode_seconds(ranks, peaks, 1, 0)) == float(decode_seconds(ranks, H100, 1, 0))
+    assert float(decode(ranks, peaks, 1, 0).seconds) == float(decode(ranks, H100, 1, 0).seconds)
 
 
 def test_no_rate_no_bound() -> None:
@@ -210,7 +208,7 @@ def test_the_knee_is_where_computing_takes_as_long_as_reading() -> None:
 
 
 def test_bounds_broadcast_over_batches_and_contexts() -> None:
-    grid = decode_seconds(LLAMA_8B, H100, np.array([[1], [8], [64]]), np.array([0, 1024, 65536]))
+    grid = decode(LLAMA_8B, H100, np.array([[1], [8], [64]]), np.array([0, 1024, 65536])).seconds
     assert grid.shape == (3, 3)
     assert (np.diff(grid, axis=0) >= 0).all()
     assert (np.diff(grid, axis=1) >= 0).all()
@@ -248,7 +246,7 @@ def test_windows_and_full_attention_sum_up_in_closed_form() -> None:
 def test_bounds_lie_below_published_measurements_but_not_far(
     model: str, gpu: str, batch: int, context: int, measured_ms: float
 ) -> None:
-    bound = float(decode_seconds(asks(model), Peaks.of(CATALOG.accelerator(gpu)), batch, context)) * 1e3
+    bound = float(decode(asks(model), Peaks.of(CATALOG.accelerator(gpu)), batch, context).seconds) * 1e3
     assert bound < measured_ms
     # A bound that is three times too low would be no help: these servers reach 41 to 73% of it.
     assert bound > 0.4 * measured_ms
@@ -269,7 +267,7 @@ def test_bounds_of_split_and_sparse_models_lie_below_measurements(
     model: str, weights: str | None, gpu: str, tp: int, context: int, measured_ms: float
 ) -> None:
     peaks = Peaks.of(CATALOG.accelerator(gpu))
-    bound = float(decode_seconds(asks(model, weights, tp=tp), peaks, 1, context)) * 1e3
+    bound = float(decode(asks(model, weights, tp=tp), peaks, 1, context).seconds) * 1e3
     # Kernels for single experts and slow links are far from peaks; the bound is still of the same order.
     assert 0.1 * measured_ms < bound < measured_ms
 
@@ -278,4 +276,4 @@ def test_the_bound_of_a_first_token_lies_below_a_measurement() -> None:
     # The same four DGX Spark: 83.91 ms until the first token of a prompt of 1,024.
     peaks = Peaks.of(CATALOG.accelerator("gb10"))
     split = asks("Qwen/Qwen3-VL-32B-Instruct", "fp8", "fp8", tp=4)
-    assert 0.4 * 83.91 < float(prefill_seconds(split, peaks, 1024)) * 1e3 < 83.91
+    assert 0.4 * 83.91 < float(prefill(split, peaks, 1024).seconds) * 1e3 < 83.91

@@ -92,7 +92,7 @@ def test_the_clock_is_the_roofline_over_an_efficiency():
 
 def test_steps_interpolate_the_roofline():
     from kvreport.accounting.demand import demand
-    from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
+    from kvreport.accounting.roofline import Peaks, decode, prefill
 
     request = kvreport.estimate(MODEL, gpu=GPU).request
     need = demand(request.model, None, request.formats, request.kv_format)
@@ -100,10 +100,10 @@ def test_steps_interpolate_the_roofline():
     clock = RooflineClock(need, peaks, max_seqs=256, efficiency=1.0)
     for batch, context in ((1, 100), (7, 3000), (100, 5000), (256, 40_000)):
         assert clock.seconds(batch, context, []) == pytest.approx(
-            float(decode_seconds(need, peaks, batch, context)), rel=0.02
+            float(decode(need, peaks, batch, context).seconds), rel=0.02
         )
     for new, front in ((100, 0), (3000, 500), (8192, 20_000)):
-        bound = float(prefill_seconds(need, peaks, new + front, cached_tokens=front))
+        bound = float(prefill(need, peaks, new + front, cached_tokens=front).seconds)
         assert clock.seconds(0, 0, [(new, front)]) == pytest.approx(bound, rel=0.05)
 
 
