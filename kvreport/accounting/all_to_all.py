@@ -7,7 +7,7 @@ here as their sources do. Memory that is mapped for other servers comes in pages
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from kvreport.accounting.kernel import MULTIPROCESSORS
 from kvreport.accounting.parallel import Layout
@@ -16,18 +16,6 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
-
-AllToAll = Literal[
-    "allgather_reducescatter",
-    "deepep_high_throughput",
-    "deepep_low_latency",
-    "deepep_v2",
-    "flashinfer_nvlink_one_sided",
-    "flashinfer_nvlink_two_sided",
-    "mori_high_throughput",
-    "mori_low_latency",
-    "nixl_ep",
-]
 
 MORI_HEAP_BYTES: Final = 2 * GIB
 """MoRI's symmetric heap, taken whole when it starts and holding all its buffers (``shmem/internal.hpp``,

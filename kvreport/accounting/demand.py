@@ -32,6 +32,7 @@ from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.weights import (
     ComponentBytes,
     format_of,
+    is_tied,
     rank_elements,
     row_bytes,
     weights_by_component,
@@ -238,7 +239,7 @@ def demand(
         InputError: If the format cannot store one of the model's caches, or is not known.
     """
     idle = _IDLE.union(model.not_loaded)
-    tied = all(row.component != "output_head" for row in model.weights)
+    tied = is_tied(model)
     head: Component = "embedding" if tied else "output_head"
     if loaded is None:
         loaded = weights_by_component(
@@ -280,7 +281,7 @@ def demand(
 def _products(model: Model, tensor_parallel: int) -> list[tuple[WeightGroup, float]]:
     """The matrices that a token is multiplied with, and the operations of one device with each."""
     idle = _IDLE.union(model.not_loaded)
-    tied = all(row.component != "output_head" for row in model.weights)
+    tied = is_tied(model)
     per_token = model.experts.per_token / model.experts.routed if model.experts else 1.0
     found = []
     for row in model.weights:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.weights import output_side
+from kvreport.accounting.weights import is_tied, output_side
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
 from kvreport.catalog.release import trait
@@ -198,8 +198,7 @@ def vocabulary_modules(engine: Engine, model: Model) -> int:
     """
     if not engine.lists("vocabulary_adapted", model.architecture):
         return 0
-    tied = all(row.component != "output_head" for row in model.weights)
-    return 3 if tied and engine.lists("head_is_embedding", model.architecture) else 2
+    return 3 if is_tied(model) and engine.lists("head_is_embedding", model.architecture) else 2
 
 
 def adapted_if_named(engine: Engine) -> frozenset[str]:

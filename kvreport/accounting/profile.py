@@ -144,11 +144,6 @@ class CacheProfile:
         """True if a request holds no bytes at any length: an encoder, an embedding or a reward model."""
         return not any(term.constant_bytes or term.rate_bytes for term in self.terms)
 
-    @property
-    def grows(self) -> bool:
-        """True if a longer context ever needs more memory without bound."""
-        return any(t.rate_bytes and t.cap_tokens >= UNBOUNDED for t in self.terms)
-
     def longest_context(self, pool_bytes: xp.ArrayLike, limit_tokens: int) -> Integers:
         """The longest context, up to ``limit_tokens``, whose request fits the pool.
 

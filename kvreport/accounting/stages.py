@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.accounting.parallel import Layout, stage_layers
+from kvreport.accounting.weights import is_tied
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup, compress
@@ -43,7 +44,10 @@ def stages(model: Model, number: int, partition: tuple[int, ...] = ()) -> tuple[
     """
     known = _divided(model)
     if (number, partition) not in known:
-        known[number, partition] = _stages(model, number, partition)
+        known[number, partition] = tuple(
+            _stage(model, layers, place, number)
+            for place, layers in enumerate(stage_layers(model.layer_count, number, partition))
+        )
     return known[number, partition]
 
 
@@ -63,21 +67,13 @@ def _divided(model: Model) -> dict[tuple[int, tuple[int, ...]], tuple[Stage, ...
     return {}
 
 
-def _stages(model: Model, number: int, partition: tuple[int, ...]) -> tuple[Stage, ...]:
+def _stage(model: Model, layers: range, place: int, number: int) -> Stage:
     if number == 1:
-        return (Stage(model, range(model.layer_count)),)
-    tied = all(row.component != "output_head" for row in model.weights)
-    return tuple(
-        _stage(model, layers, place, number, tied=tied)
-        for place, layers in enumerate(stage_layers(model.layer_count, number, partition))
-    )
-
-
-def _stage(model: Model, layers: range, place: int, number: int, *, tied: bool) -> Stage:
+        return Stage(model, layers)
     spread: list[str] = []
     rows: list[WeightGroup] = []
     for row in model.weights:
-        count = _count(model, row, layers, place, number, spread, tied=tied)
+        count = _count(model, row, layers, place, number, spread)
         if count:
             rows.append(row if count == row.count else row.model_copy(update={"count": count}))
     values = {name: getattr(model, name) for name in type(model).model_fields}
@@ -97,22 +93,13 @@ def _groups(model: Model, layers: range) -> Iterator[LayerGroup]:
             yield LayerGroup(name=group.name, layers=compress(inside), caches=group.caches)
 
 
-def _count(
-    model: Model,
-    row: WeightGroup,
-    layers: range,
-    place: int,
-    number: int,
-    spread: list[str],
-    *,
-    tied: bool,
-) -> int:
+def _count(model: Model, row: WeightGroup, layers: range, place: int, number: int, spread: list[str]) -> int:
     """How many of a row's tensors a stage has."""
     first, last = place == 0, place == number - 1
     if row.component in _FIRST:
         return row.count if first else 0
     if row.component == "embedding":
-        return row.count if first or (last and tied) else 0
+        return row.count if first or (last and is_tied(model)) else 0
     if row.component in ("output_head", "mtp"):
         return row.count if last else 0
     if "*" not in row.name:

@@ -89,7 +89,7 @@ def weights_by_component(
         InputError: If a released tensor names a format that ``formats`` does not have.
     """
     skipped = frozenset(model.not_loaded if without is None else without)
-    tied = _tied(model)
+    tied = is_tied(model)
     total = dict.fromkeys(COMPONENTS, 0)
     ranks_of = dict(component_ranks or {})
     if expert_ranks:
@@ -116,7 +116,7 @@ def row_bytes(
     ``weight_format``: the format that the model is converted to; None for as released. ``formats``: weight
     formats by name, for what released tensors carry. ``tensor_parallel``: ranks that share each layer.
     """
-    return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
+    return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=is_tied(model))
 
 
 def whole_row_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> tuple[int, ...]:
@@ -127,7 +127,8 @@ def whole_row_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> tuple[
     )
 
 
-def _tied(model: Model) -> bool:
+def is_tied(model: Model) -> bool:
+    """True if the embedding is the output head, too."""
     return all(row.component != "output_head" for row in model.weights)
 
 

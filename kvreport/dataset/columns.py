@@ -57,17 +57,6 @@ class DatasetTable:
         """Names of all columns, in file order."""
         return tuple(column.name for column in self.columns)
 
-    def column(self, name: str) -> DatasetColumn:
-        """Return the column of that name.
-
-        Raises:
-            KeyError: There is none.
-        """
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
-
 
 def _table(name: str, said: Mapping[str, Any]) -> DatasetTable:
     """Return a table as ``columns.json`` says it: keys of :class:`DatasetColumn` by column, with names of lists of values."""

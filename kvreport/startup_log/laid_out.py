@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, get_args
+from typing import Final
 
 from kvreport import words
 from kvreport.accounting import kernel, parallel
-from kvreport.accounting.all_to_all import AllToAll
 from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
@@ -21,6 +20,7 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import engine_for_version, plain_release
 from kvreport.errors import InputError
+from kvreport.query import options
 from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.observed import static_share
 from kvreport.startup_log.reading import Reading, longest_of, refused, started, tokens_of
@@ -247,7 +247,8 @@ def exchange_of(reading: Reading) -> str | None:
     if reading.engine == "sglang":
         mode = "high_throughput" if reading.text("deepep_mode") == "normal" else "low_latency"
         return f"deepep_{mode}" if named == "deepep" else None
-    return named if named in get_args(AllToAll) else None
+    known = next(option.choices for option in options() if option.name == "all2all_backend")
+    return named if named in known else None
 
 
 def with_fp8(judgment: Judgment, known: Catalog) -> LaidOut | None:

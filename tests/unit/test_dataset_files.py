@@ -80,8 +80,8 @@ def test_parquet_and_csv_hold_the_same_rows(folder, chosen):
     rows = sorted(_csv(folder / "capacity.csv.gz"), key=lambda row: (row["model"], row["gpu"]))
     assert parquet.num_rows == len(rows) == sum(cube.rows for cube in matrix(chosen))
     assert list(rows[0]) == list(CAPACITY.names)
-    for name in CAPACITY.names:
-        column = CAPACITY.column(name)
+    for column in CAPACITY.columns:
+        name = column.name
         texts = [row[name] for row in rows]
         values = parquet.column(name).to_pylist()
         if column.type == "string":

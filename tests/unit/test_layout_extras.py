@@ -1,13 +1,11 @@
 """What layouts add to the memory, and partitions that are given or chosen."""
 
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from kvreport.accounting import kernel
 from kvreport.accounting.all_to_all import (
-    AllToAll,
     elastic_bytes,
     low_latency_bytes,
     one_sided_bytes,
@@ -26,7 +24,6 @@ from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.commands import estimate_command, options_of, pool_note
 from kvreport.estimation.size import size
-from kvreport.query import options
 from kvreport.units import GIB, MIB
 
 
@@ -446,11 +443,6 @@ def test_layouts_that_are_not_counted_are_refused_with_the_nearest(
 ) -> None:
     assert main(["estimate", "deepseek-v3", "--gpu", "H200", flag, "2"]) == 2
     assert f"not an option of kvreport estimate; instead: {nearest}" in capsys.readouterr().err
-
-
-def test_the_option_offers_every_exchange_that_is_known() -> None:
-    (option,) = (one for one in options() if one.name == "all2all_backend")
-    assert option.choices == get_args(AllToAll)
 
 
 def test_a_stage_keeps_a_buffer_for_what_it_receives(catalog: Catalog) -> None:

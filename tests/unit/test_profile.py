@@ -35,9 +35,10 @@ def test_terms_of_the_same_shape_are_merged_and_empty_ones_dropped() -> None:
     assert profile.terms == (Term("full", 5, constant_bytes=1),)
 
 
-def test_a_profile_without_unbounded_terms_does_not_grow_for_ever() -> None:
-    assert not CacheProfile.of([Term("sliding", 2, cap_tokens=9)]).grows
-    assert CacheProfile.of([Term("full", 2)]).grows
+def test_a_window_stops_growing_and_full_attention_does_not() -> None:
+    window = CacheProfile.of([Term("sliding", 2, cap_tokens=9)])
+    assert window.request_bytes([9, 1 << 30]).tolist() == [18, 18]
+    assert int(CacheProfile.of([Term("full", 2)]).request_bytes(1 << 30)) == 2 << 30
     assert UNBOUNDED > 1 << 30
 
 
