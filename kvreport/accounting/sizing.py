@@ -220,25 +220,20 @@ def _holds(plan: BlockPlan, pool_bytes: int, needed: int, requests: int, mean_to
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FractionInterval:
-    """The values of SGLang's ``--mem-fraction-static`` that work."""
-
-    lowest: float  # Below it, weights and the wanted cache do not fit in the static part.
-    highest: float  # What SGLang takes by itself: above it, less is left for activations and graphs.
-
-
 def fraction_interval(
     static: StaticMemory, pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int
-) -> FractionInterval:
-    """Solve SGLang's rule for its fraction, in steps of 0.001.
+) -> tuple[float, float]:
+    """The lowest and highest ``--mem-fraction-static`` of SGLang that work, in steps of 0.001.
 
     SGLang 0.5 sizes the pool as ``free after loading - free before * (1 - fraction)``, so the pool
     is ``free before * fraction - weights``; the rest is left to activations and graphs.
 
+    Below the lowest, weights and the wanted cache do not fit in the static part. The highest is what SGLang takes by
+    itself: above it, less is left for activations and graphs.
+
     ``reserve_bytes``: what SGLang keeps when no fraction is given.
     """
-    return FractionInterval(
+    return (
         kernel.lowest_static_fraction(pool_bytes, weight_bytes, static.kept_bytes, static.of_bytes),
         kernel.own_static_fraction(total_bytes, reserve_bytes, static.kept_bytes, static.of_bytes),
     )

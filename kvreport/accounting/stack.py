@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
@@ -40,7 +40,7 @@ from kvreport.accounting.deployment import (
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import CacheProfile, Slope, along, held, marginal, searched, slope_of
+from kvreport.accounting.profile import CacheProfile, Slope, Terms, along, held, marginal, searched, slope_of
 from kvreport.catalog.engine import Engine
 from kvreport.errors import InputError
 
@@ -62,9 +62,10 @@ class Profiles:
         self.rows = rows
         self._constants = xp.integers([one.constant_bytes for one in each])
         # Rate, step and cap by profile, term after term; one with fewer terms has some of nothing.
+        terms = zip_longest(*(one.growing for one in each), fillvalue=(0, 1, 0))
         self._terms = [
-            _Term(*map(xp.integers, zip(*term, strict=True)))
-            for term in zip_longest(*(one.growing for one in each), fillvalue=(0, 1, 0))
+            (xp.integers(rates), xp.integers(steps), xp.integers(caps))
+            for rates, steps, caps in (zip(*term, strict=True) for term in terms)
         ]
 
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
@@ -108,19 +109,13 @@ class Profiles:
             found[short] = searched(pool[short], self._constants[left], self._by(left), most)
         return found
 
-    def _by(self, *places: Any) -> list[_Term]:  # noqa: ANN401 - as numpy takes them
-        return [_Term(*(part[places] for part in term)) for term in self._terms]
+    def _by(self, *places: Any) -> Terms:  # noqa: ANN401 - as numpy takes them
+        return [(rate[places], step[places], cap[places]) for rate, step, cap in self._terms]
 
     def _spread(self, found: A, tokens: Integers) -> A:
         """What each profile has at each context, by row."""
         whole = xp.numpy().broadcast_to(found, (len(self.each), len(tokens)))
         return cast(A, whole[self.rows][:, None])
-
-
-class _Term(NamedTuple):
-    rate: Integers
-    step: Integers
-    cap: Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,9 +103,7 @@ def offload(
 class PrefixReuse:
     """What a shared prefix saves. Bytes are per device."""
 
-    prefix_tokens: Integers  # Leading tokens that the requests share.
-    requests: int  # Requests in flight.
-    alone_bytes: Integers  # What they hold if each keeps the prefix.
+    alone_bytes: Integers  # What the requests hold if each keeps the prefix.
     shared_bytes: Integers  # What they hold if it is kept once.
     prefill_alone_s: Reals  # Lower bound of one prefill that computes the prefix.
     prefill_shared_s: Reals  # The same when the prefix is there.
@@ -139,8 +137,6 @@ def prefix_reuse(
     once = once.reshape(prefixes.shape)
     alone = np.full(prefixes.shape, int(profile.request_bytes(prompt_tokens)) * requests, dtype=np.int64)
     return PrefixReuse(
-        prefixes,
-        requests,
         alone,
         alone - (requests - 1) * once,
         prefill(demand, peaks, np.full(prefixes.shape, prompt_tokens)).seconds,

@@ -321,11 +321,11 @@ class Sizing:
         )
         if static is None or all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
-        intervals = [
+        ends = [
             fraction_interval(static, pool, *_taken(rank))
             for pool, rank in zip(pools, found.ranks, strict=True)
         ]
-        lowest, highest = max(one.lowest for one in intervals), min(one.highest for one in intervals)
+        lowest, highest = max(low for low, _ in ends), min(high for _, high in ends)
         # Where more memory buys a state, it may leave too few tokens: the next fraction that holds them.
         work, each = self.workload, self.rank_each(found)
         lengths = (each, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens)
