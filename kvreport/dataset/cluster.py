@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.dataset.partitions import Piece, Writer, write_piece
+from kvreport.dataset.grid import Axes
+from kvreport.dataset.partitions import Writer, write_piece
 from kvreport.errors import InputError, missing, shorten
 
 _PER_THREAD: Final = 4
@@ -63,7 +64,7 @@ def connected(address: str) -> Any:  # noqa: ANN401 - a client; distributed has 
     return client
 
 
-def _written(client: Any, folder: Path, pieces: Iterable[Piece]) -> Iterator[int]:  # noqa: ANN401
+def _written(client: Any, folder: Path, pieces: Iterable[Axes]) -> Iterator[int]:  # noqa: ANN401
     """Yield the rows of each file as its task is finished, with a bounded number of tasks in flight."""
     work = list(pieces)
     most = max(1, sum(client.nthreads().values())) * _PER_THREAD
@@ -80,5 +81,5 @@ def _written(client: Any, folder: Path, pieces: Iterable[Piece]) -> Iterator[int
             flying.add(client.submit(_write, folder, task, pure=False))
 
 
-def _write(folder: Path, task: Sequence[Piece]) -> list[int]:
+def _write(folder: Path, task: Sequence[Axes]) -> list[int]:
     return [write_piece(folder, piece) for piece in task]

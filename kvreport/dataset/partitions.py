@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,36 +22,21 @@ from kvreport.dataset.matrix import cube_of
 from kvreport.dataset.write import parquet_options
 from kvreport.errors import InputError
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One file of a partitioned dataset."""
-
-    name: str  # Its path in the folder: ``model_slug=<slug>/<first accelerator>.parquet``.
-    axes: Axes
+Writer = Callable[[Path, Iterable[Axes]], Iterator[int]]
+"""What computes and writes files of a folder, one for each part of the axes, and yields the rows of each."""
 
 
-Writer = Callable[[Path, Iterable[Piece]], Iterator[int]]
-"""What computes and writes files of a folder, and yields the rows of each."""
-
-
-def pieces(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Piece]:
-    """Yield the files of one shard, in the order of the key; some may turn out to have no row."""
-    for part in axes.shard(*shard):
-        yield Piece(f"model_slug={part.models[0].slug}/{part.accelerators[0].id}.parquet", part)
-
-
-def write_piece(folder: Path, piece: Piece) -> int:
+def write_piece(folder: Path, piece: Axes) -> int:
     """Compute one file unless it is there, and return its rows; a piece without rows has no file.
 
     Raises:
         InputError: If the folder cannot be written.
     """
-    path = folder / piece.name
+    path = folder / f"model_slug={piece.models[0].slug}" / f"{piece.accelerators[0].id}.parquet"
     known = rows_of(path)
     if known is not None:
         return known
-    cube = cube_of(piece.axes.models[0], piece.axes)
+    cube = cube_of(piece.models[0], piece)
     if not cube.rows:
         return 0
     table = arrow.capacity_table(cube)
@@ -105,7 +89,7 @@ def write_partitioned(
     """
     enter(out, Manifest.of(axes, shard[1]), replace=replace)
     rows = files = 0
-    for written in (write or _written)(out.resolve(), pieces(axes, shard)):
+    for written in (write or _written)(out.resolve(), axes.shard(*shard)):
         rows += written
         files += bool(written)
         progress(f"{rows:,} rows in {files:,} files")
@@ -113,7 +97,7 @@ def write_partitioned(
     return rows
 
 
-def _written(folder: Path, work: Iterable[Piece]) -> Iterator[int]:
+def _written(folder: Path, work: Iterable[Axes]) -> Iterator[int]:
     return (write_piece(folder, piece) for piece in work)
 
 
