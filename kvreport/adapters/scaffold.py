@@ -132,11 +132,7 @@ def requirements(wheel: Path | None = None) -> str:
 def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -> tuple[str, ...]:
     """Write the project.
 
-    Args:
-        folder: Where; absent or empty.
-        model: Example model, by any name that the public catalog knows.
-        gpu: Example accelerator, likewise.
-        wheel: A wheel of kvreport to copy into the project, pinned by its hash.
+    Model and accelerator are examples from the public catalog. A ``wheel`` of kvreport is copied and pinned by its hash.
 
     Returns:
         The files written, relative to ``folder``, sorted.

@@ -212,11 +212,7 @@ def _page(url: str, title: str, text: str, names: Iterable[str], boost: float) -
 
 
 def kinds_of(docs: Iterable[Doc]) -> dict[str, list[str]]:
-    """Return the names of each kind of thing that a question may name, as the engine's ``config.kinds``.
-
-    Args:
-        docs: The entries of the index; the tags of an accelerator's page are its names.
-    """
+    """Return the names of each kind of thing that a question may name, as the engine's ``config.kinds``."""
     gpus = (doc["tags"] for doc in docs if _OF_A_GPU.fullmatch(doc["location"]) and "tags" in doc)
     return {**WORDS["kinds"], "gpu": sorted({name for names in gpus for name in names})}
 

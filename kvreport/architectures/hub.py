@@ -213,10 +213,7 @@ def kept_gguf(name: str, mix: str | None = None, revision: str | None = None) ->
 def fetch_gguf(name: str, mix: str | None = None, revision: str | None = None) -> GgufFile:
     """Fetch the header of a repository's GGUF file, of every part, and keep it.
 
-    Args:
-        name: ``org/name``.
-        mix: ``Q4_K_M``, ``UD-Q4_K_XL``, ...; None for what llama-server takes.
-        revision: Branch, tag or commit; None for the main branch as it is now.
+    Without a ``mix`` (``Q4_K_M``, ``UD-Q4_K_XL``) it is the file that llama-server takes; without a revision, the main branch.
 
     Raises:
         InputError: If the repository is missing, gated or not reachable, or has no such file.
@@ -338,11 +335,7 @@ class _Hub:
     def read(self, path: str, *, most: int = MAX_BYTES, start: int = 0, first: int | None = None) -> bytes:
         """Get one address, or ``first`` bytes of it from ``start``.
 
-        Args:
-            path: Path of the address.
-            most: Bytes that the whole may have.
-            start: First byte, where a part is asked for.
-            first: Bytes of the part; fewer come at the end. None for the whole.
+        The whole may have ``most`` bytes; a part has ``first`` bytes from ``start``, or fewer at the end.
 
         Raises:
             InputError: If the Hub refuses or cannot be reached, the answer is cut or too long, or the time for all

@@ -140,11 +140,7 @@ class Keys:
     ) -> int:
         """Return a whole number.
 
-        Args:
-            *names: The key and its aliases, canonical name first.
-            default: What a missing key means by definition (not a guess), or None.
-            low: Smallest value allowed.
-            high: Largest value allowed.
+        The canonical name comes first. The ``default`` is what a missing key means by definition, not a guess.
 
         Returns:
             The number; the class default if the key is missing and the class has one.

@@ -187,10 +187,7 @@ class _Scope(ConfigSection):
 def read_layered(name: str, keys: Keys, **modules: Any) -> Blueprint:  # noqa: ANN401 - what decoder() takes
     """Read a config by the listing of a decoder's layer.
 
-    Args:
-        name: The class.
-        keys: The (text) config, with the class's defaults.
-        **modules: What a class that is built of this one changes, as :func:`decoder` takes it (``base``, ``extra``, ``tie``).
+    ``modules`` are what a class that is built of this one changes, as :func:`decoder` takes it (``base``, ``extra``, ``tie``).
 
     Raises:
         InputError: If the config does not state what the listing needs.

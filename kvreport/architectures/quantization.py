@@ -56,11 +56,7 @@ _EXPERT_TYPES: Final = (*_MXFP4, "fp8", "e4m3", "float8_e4m3fn")
 def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Quantization:
     """Read everything a checkpoint says about its formats.
 
-    Args:
-        config: The whole config; may have ``quantization_config`` and ``hf_quant_config``.
-        text: Its text part, which may have ``quantization_config`` too.
-        beside: The content of the quantizer's own file, if one was found beside the config
-            (:func:`kvreport.architectures.quantizer_files.quantizer_file`).
+    What is ``beside`` is the content of :func:`kvreport.architectures.quantizer_files.quantizer_file`.
 
     Raises:
         InputError: If the method or a format is not known.

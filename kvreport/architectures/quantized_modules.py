@@ -73,13 +73,9 @@ class Quantization:
     def take(self, matches: Matcher, form: str, *, towers: bool = True, tables: bool = False) -> None:
         """Add a rule: these modules were published in ``form``.
 
-        Args:
-            matches: Knows the modules.
-            form: Their format.
-            towers: False for a rule that speaks of a kind of layer in general ("every Linear"): engines
-                build image and audio encoders without it (vLLM 0.33.0, model_executor/models: the
-                towers get no quant_config), and published checkpoints leave them at 16 bits.
-            tables: True if an embedding of that name is stored so, too.
+        Without ``towers``, the rule speaks of a kind of layer in general ("every Linear"): engines build image and audio encoders
+        without it (vLLM 0.33.0, model_executor/models: the towers get no quant_config), and published checkpoints leave them at 16
+        bits. With ``tables``, an embedding of that name is stored so, too.
         """
         self._rules.append((matches, form, towers, tables))
 
@@ -161,14 +157,9 @@ _EXPRESSION: Final = re.compile(r"[^\w.\-]")
 def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool, exact: bool = False) -> Matcher:
     """Match a module if a name is the module, one of its parents, or a run of its path's parts.
 
-    Args:
-        own: The object the names stand in, for messages.
-        key: The key they stand under.
-        names: Module names; ``re:`` begins a regular expression, ``*`` is a wildcard.
-        wildcards: True if a wildcard name must cover the whole module (ModelOpt), False if it may
-            stand for a parent.
-        exact: True if a plain name is one module and nothing below it but experts; what comes before the name
-            may be left out.
+    In names, ``re:`` begins a regular expression and ``*`` is a wildcard: it covers the whole module with ``wildcards``
+    (ModelOpt), else it may stand for a parent. An ``exact`` plain name is one module and nothing below it but experts; what
+    comes before the name may be left out.
     """
     plain = frozenset(name for name in names if not name.startswith("re:") and "*" not in name)
     parts = tuple(sorted(f".{name}." for name in plain if "layers." not in name))
@@ -256,11 +247,8 @@ _USUAL_GROUP: Final = 128
 def integer_form(own: Keys, bits: int, group: object, zero: str = "zp") -> str:
     """Name integers of so many bits in groups of so many inputs; -1 or 0 means a whole channel.
 
-    Args:
-        own: The object the numbers stand in, for messages.
-        bits: Bits of one integer.
-        group: Inputs that share a scale; None for the usual 128.
-        zero: What is stored of zero points: ``sym``, ``zp`` or ``z16``; ``s32``: none, and a wider scale.
+    Without a group it is the usual 128. ``zero`` is what is stored of zero points: ``sym``, ``zp`` or ``z16``; ``s32``: none, and
+    a wider scale.
     """
     size = _group(own, bits, group)
     if not 2 <= bits <= 8:

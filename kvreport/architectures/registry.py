@@ -46,10 +46,7 @@ def reads(*classes: str, family: str, model_types: tuple[str, ...] = ()) -> Call
     ``families.index`` finds the decorator in the source: the module is imported only
     once a config names one of them.
 
-    Args:
-        *classes: Names under ``architectures``.
-        family: What people call the family.
-        model_types: Values of ``model_type`` that mean the same where a config names no class.
+    ``model_types`` mean the same where a config names no class.
     """
 
     def register(function: Reader) -> Reader:

@@ -63,10 +63,7 @@ def again(catalog: Path, stem: str) -> None:
 def note(catalog: Path, name: str, *, read: bool = False) -> None:
     """Note that a name was looked up or a file read.
 
-    Args:
-        catalog: The catalog's folder.
-        name: The name, a file's stem, or :data:`EVERYTHING`.
-        read: True for a file.
+    The ``name`` may be a file's stem, or :data:`EVERYTHING`; a file was ``read``.
     """
     for notes_of_block in _collecting:
         notes_of_block.add((_resolved(catalog), name, read))

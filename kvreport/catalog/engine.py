@@ -136,13 +136,7 @@ class Engine(Record):
             yield Contradiction("device_classes", found, "a last class with min_bytes 0, for every device")
 
     def lists(self, kind: str, architecture: str, release: Release | None = None) -> bool:
-        """True if the engine's own list of this kind names a class.
-
-        Args:
-            kind: Name of a list of the family's rules, or in ``architectures``.
-            architecture: The class that the model's ``config.json`` names.
-            release: The release asked for, where it is another one than the record's.
-        """
+        """True if the engine's own list of a ``kind`` names the class ``architecture``, in another release than the record's if one is given."""
         asked = release_of(self) if release is None else release
         if self.architectures:
             if kind in self.architectures:

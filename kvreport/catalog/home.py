@@ -193,9 +193,6 @@ def _aliases(card: Card) -> tuple[str, ...]:
 def home_accelerators(folder: Path | None = None) -> Mapping[str, Accelerator]:
     """Accelerators of ``home/machines.yaml`` by id; none for a catalog without that file.
 
-    Args:
-        folder: The catalog's folder; None for the published one.
-
     Raises:
         CatalogError: If the file has a fault.
     """

@@ -104,11 +104,7 @@ is a whole channel (vLLM 0.33.0, ``vllm/model_executor/layers/quantization/utils
 
 
 def regrouped(name: str, group: int) -> str:
-    """Return a layout of integers with scales over ``group`` inputs instead; other layouts as they are.
-
-    Args:
-        name: A layout's name.
-        group: Inputs that share a scale; 0 for those of a whole output channel.
+    """Return a layout of integers with scales over ``group`` inputs instead (0: a whole output channel); other layouts as they are.
 
     >>> regrouped("int4", 32), regrouped("gptq4-g128", 0), regrouped("nvfp4", 32)
     ('int4-g32-zp', 'gptq4-channel', 'nvfp4')
@@ -129,11 +125,8 @@ _GROUPED: Final = re.compile(r"(?:int|gptq)\d-g(\d+)")
 def integers(bits: int, group: int, zero: str, *, sparse: bool = False) -> str:
     """Name integers with 16-bit scales.
 
-    Args:
-        bits: Bits of one integer.
-        group: Inputs that share a scale; 0 for a whole output channel.
-        zero: ``sym`` (no zero point), ``zp`` (packed, as wide as the integers), ``z16`` or ``s32z8``.
-        sparse: True if two of every four weights are kept (2:4).
+    A ``group`` of 0 is a whole output channel. ``zero`` is ``sym`` (no zero point), ``zp`` (packed, as wide as the integers),
+    ``z16`` or ``s32z8``; ``sparse`` keeps two of every four weights (2:4).
     """
     scope = f"g{group}" if group else "channel"
     return canonical(f"int{bits}-{scope}-{zero}{'-2of4' if sparse else ''}")

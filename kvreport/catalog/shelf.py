@@ -238,10 +238,7 @@ class CatalogFile(Record):
 
     @classmethod
     def read(cls, folder: Path | None = None) -> Self | None:
-        """Read it; None for a catalog without it. A file that does not change is read once.
-
-        Args:
-            folder: The catalog's folder; None for the published one.
+        """Read it, by default the published one; None for a catalog without it. A file that does not change is read once.
 
         Raises:
             CatalogError: With every fault of the file.

@@ -133,13 +133,9 @@ def as_range(
 ) -> Model:
     """Return a copy whose mix is not known: each tensor in the format with the most bytes, that with the fewest beside it.
 
-    Args:
-        variant: The copy in the format of its name.
-        base: The model it was made from.
-        formats: The listed weight formats.
-        least: Format of every layer at the narrow end; None for the one with the fewest bytes that the name may mean.
-        most: Format of the largest part at the wide end; None for that of the name.
-        untied: True if the copy may store an output head that the original shares with its embedding.
+    The narrow end has every layer in ``least``, or in the fewest bytes that the name may mean; the wide end has the largest part
+    in ``most``, or in the format of the name. An ``untied`` copy may store an output head that the original
+    shares. ``formats`` are the listed weight formats.
     """
     kept, form = largest(base), variant.weight_format
     coarse, fine = least or _fewest(form), most or form

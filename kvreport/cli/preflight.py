@@ -100,12 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
-    """Return the lines that ``kvreport preflight`` prints of a pasted file, as ``{"result": [...]}``, or ``{"error": sentence}``.
-
-    Args:
-        given: ``log``, the file's text, and ``gpu`` where the reader named one.
-        catalog: Where names are looked up; None for the packed one.
-    """
+    """Return the lines that ``kvreport preflight`` prints of a pasted file, as ``{"result": [...]}``, or ``{"error": sentence}``."""
     from kvreport.catalog.load import open_catalog
     from kvreport.deployments.found import find_servers
 

@@ -61,11 +61,8 @@ Facts = dict[str, Any]
 def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file.
 
-    Args:
-        site: The catalog.
-        models: :func:`kvreport.publish.profiles.model_facts` of every model, with the rates of those whose reserve follows
-            the longest request (:func:`kvreport.publish.columns.following`).
-        times: :func:`kvreport.publish.sizer_data.times_facts` of every model.
+    ``models`` are :func:`kvreport.publish.profiles.model_facts` with :func:`kvreport.publish.columns.following`, and ``times`` are
+    :func:`kvreport.publish.sizer_data.times_facts`, of every model.
     """
     for name, content in _files(site, models, times):
         yield f"{FOLDER}/explore/{name}.json", encode(content)

@@ -146,11 +146,7 @@ def curve_of(
 ) -> list[tuple[float, float]]:
     """Hit rates of a shipped trace under LRU.
 
-    Args:
-        key: The trace.
-        block_tokens: Tokens of an engine's block.
-        limit_tokens: Requests whose prompt has so many tokens are left out.
-        sizes: Full blocks that the cache holds.
+    Requests whose prompt has ``limit_tokens`` are left out; ``sizes`` are full blocks of an engine.
 
     Returns:
         The hit rate (tokens) and the cache in tokens, for each size.

@@ -67,12 +67,7 @@ def plain(name: str) -> str:
 
 
 def ranked(names: Iterable[str], field: str) -> list[str]:
-    """Return the names that may be a field's, the likeliest first.
-
-    Args:
-        names: Names of a record, as :func:`plain` makes them.
-        field: ``time``, ``prompt``, ``output`` or ``session``.
-    """
+    """Return the names that may be a field's (``time``, ``prompt``, ``output``, ``session``), as :func:`plain` makes them, likeliest first."""
     present = set(names)
     units = ("", *UNITS) if field == "time" else ("",)
     return list(
@@ -98,9 +93,8 @@ def number(text: str) -> float | None:
 def moment(value: object, name: str = LINE) -> float | None:
     """Return a time in seconds, since 1970 where it says so; None if it is no time.
 
-    Args:
-        value: A number, or a text with a number or a date (ISO 8601; without a zone it is UTC).
-        name: Name of the field, which may state the unit (``timestamp_ms``).
+    The ``value`` is a number or a text with a number or a date (ISO 8601; without a zone it is UTC), and the ``name`` may state the
+    unit (``timestamp_ms``).
     """
     if isinstance(value, bool):
         return None
@@ -211,10 +205,8 @@ class Clock:
     ) -> None:
         """Choose by the first request: of the names that may be a time's, the likeliest whose value is one.
 
-        Args:
-            first: Values of the first request by plain names.
-            from_first: Count from the first request's time even where it is not a time since 1970.
-            milliseconds: Numbers that are no times since 1970 are milliseconds.
+        Times count from the first request's where ``from_first`` says so, and numbers may be ``milliseconds``; times since 1970 are
+        neither.
         """
         names = ranked(first, "time")
         readable = [name for name in names if moment(first[name], name) is not None]

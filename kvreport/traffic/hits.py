@@ -68,14 +68,9 @@ def hit_counts(
 ) -> HitCounts:
     """Count the hits of one cache size.
 
-    Args:
-        reuse: The trace's runs.
-        capacity: Units that the cache holds; None for no limit.
-        policy: ``lru`` or ``best``.
-        warmup: Share of the first requests that fill the cache and are not counted: 0.5 counts the last half.
-        time_to_live_s: Seconds after its last use (the arrival of the request that used it) at which a block
-            expires; None: never. With ``lru`` only.
-        compute_last: Compute at least the last token of each prompt, as engines must to get its logits.
+    Without a ``capacity`` in units there is no limit. The ``warmup`` share of the first requests fills the cache and is not
+    counted. With ``lru``, a block expires ``time_to_live_s`` after the arrival of the request that used it last. With
+    ``compute_last``, the last token of each prompt is computed, as engines must to get its logits. ``policy`` is ``lru`` or ``best``.
 
     Raises:
         InputError: If an argument is out of range.

@@ -42,13 +42,8 @@ def replay_in_order(
 ) -> OrderResult:
     """Send a trace through the pools one request at a time.
 
-    Args:
-        trace: The trace.
-        pools: The replica's pools.
-        host: Cache in host memory, or None.
-        time_to_live_s: Seconds after which a cached block expires; None: never.
-        outputs: True if outputs are stored, too.
-        max_batched_tokens: Tokens of one prefill step; states are kept at the ends of steps.
+    Without ``outputs`` only prompts are stored. States are kept at the ends of steps of ``max_batched_tokens``. A block expires
+    after ``time_to_live_s``, or never.
     """
     memory = CacheMemory(trace, pools, host=host, time_to_live_s=time_to_live_s)
     served = refused = prompts = hits = from_host = 0

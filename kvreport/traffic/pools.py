@@ -60,11 +60,7 @@ class Pools:
 def kind_blocks(kind: CacheKind, tokens: int, in_flight: int | None = None) -> int:
     """Pool blocks that a running request of so many tokens holds of one kind.
 
-    Args:
-        kind: The kind of cache.
-        tokens: Tokens stored.
-        in_flight: Tokens of the present step, which a window holds besides its own; None for the most that a
-            step can have (what admission counts with).
+    A window holds the tokens ``in_flight`` besides its own; None is the most that a step can have (what admission counts with).
     """
     if kind.growth == "state":
         return kind.held_blocks

@@ -49,10 +49,8 @@ class Reuse:
 def reuse(trace: Trace, engine_block_tokens: int | None = None) -> Reuse:
     """Reduce a trace to runs with their reuse distances.
 
-    Args:
-        trace: A trace with prefix blocks.
-        engine_block_tokens: Count in full blocks of this size, as an engine caches them: a block that the
-            prompt does not fill is no unit. None counts in blocks of the trace, a last part included.
+    With ``engine_block_tokens``, full blocks of this size are counted, as an engine caches them; else blocks of the trace, a last
+    part included.
 
     Raises:
         InputError: If the trace names no prefix blocks.

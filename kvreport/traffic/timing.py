@@ -59,11 +59,7 @@ class RooflineClock:
     ) -> None:
         """Tabulate the roofline.
 
-        Args:
-            demand: What the model asks of one device.
-            peaks: The device.
-            max_seqs: Most requests of a step.
-            efficiency: Share of the roofline that is reached, above 0 and at most 1.
+        The ``efficiency`` is the share of the roofline that is reached, above 0 and at most 1.
 
         Raises:
             InputError: If the efficiency is out of range, or the device's rates are not known.

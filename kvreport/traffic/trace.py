@@ -101,13 +101,8 @@ def build(
     Only distinct blocks and one row per request are kept, whatever the size of what is read. Requests whose
     times are not ascending are sorted by time (stable), and counted.
 
-    Args:
-        requests: The requests.
-        name: What the trace is called, for messages.
-        block_tokens: Tokens of one prefix block; 0 where requests have no ids.
-        limit: Read at most this many requests; None reads all.
-        timed: Whether the requests state their times.
-        rate: Requests per second, for requests without times; None: all at once.
+    The trace is called ``name`` in messages. A ``rate`` in requests per second is for requests that are not ``timed``; without one
+    all come at once. At most ``limit`` requests are read.
 
     Raises:
         InputError: If a request is impossible, the trace is empty or too large, or a rate is stated for a trace that

@@ -217,11 +217,8 @@ def _gemma4(
     Where ``attention_k_eq_v`` is set, the full layers have no value projection: the key is the
     value. Engines cache both all the same.
 
-    Args:
-        keys: The text config.
-        towers: What stands beside the decoder.
-        keeps: False where every layer reads the cache of another model.
-        has_table: False where the vectors of single layers come from the embedding alone.
+    It ``keeps`` nothing where every layer reads the cache of another model, and ``has_table`` unless the vectors of single layers
+    come from the embedding alone.
     """
     its = sizes(keys, scaled=False)
     kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 6 else "full", ("full", "sliding"))
