@@ -32,7 +32,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 EDGES: Final = "tests/unit/test_release_edges.py"
 INVARIANTS: Final = (
     "tests/component/test_planner_spots.py",
-    "tests/component/test_planner_stages.py",
     "tests/component/test_sglang_spots.py",
     "tests/component/test_sglang_by_release.py",
     "tests/component/test_sglang_drafts.py",

@@ -1,13 +1,15 @@
 """Whole models through the block planner, against vLLM 0.33.0's own planner run without a GPU.
 
-For a pool of 40 GiB the engine's planner printed these blocks, tokens and concurrency. The models
-come from the catalog; nothing but the flags goes in. ``scripts/check_planner.py`` does the same
-for a whole recorded run.
+For a pool of 40 GiB the engine's planner printed these blocks, tokens and concurrency; the layers of several pipeline
+stages were dealt to as many workers, each with such a pool. The models come from the catalog; nothing but the flags
+goes in. ``scripts/check_planner.py`` does the same for a whole recorded run.
 """
 
 import pytest
 
 from kvreport.accounting import capacity
+from kvreport.accounting.deployment import Case, Deployment, lay_out
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.shares import pool_bytes
 from kvreport.catalog.load import Catalog
@@ -15,135 +17,61 @@ from kvreport.errors import InputError
 from kvreport.units import GIB
 from tests.trunk import plan
 
+H100 = "h100-sxm-80gb"
+
+# fmt: off
 SPOTS = [
-    # model, gpu, tp, dcp, kv, batched, context, block bytes, blocks, tokens, concurrency
-    ("openai/gpt-oss-120b", "h100-sxm-80gb", 1, 1, None, 8192, 131_072, 589_824, 72_817, 1_034_609, 7.893442),
-    (
-        "openai/gpt-oss-120b",
-        "b200-sxm-180gb",
-        8,
-        1,
-        "fp8",
-        16_384,
-        131_072,
-        36_864,
-        1_165_084,
-        14_899_979,
-        113.677822,
-    ),
-    (
-        "openai/gpt-oss-120b",
-        "a100-sxm4-80gb",
-        1,
-        1,
-        None,
-        2048,
-        131_072,
-        589_824,
-        72_817,
-        1_128_564,
-        8.610264,
-    ),
-    (
-        "google/gemma-3-27b-it",
-        "h100-sxm-80gb",
-        1,
-        1,
-        None,
-        8192,
-        131_072,
-        1_310_720,
-        32_768,
-        291_658,
-        2.22518,
-    ),
-    (
-        "google/gemma-3-27b-it",
-        "a100-sxm4-80gb",
-        8,
-        1,
-        None,
-        2048,
-        131_072,
-        163_840,
-        262_144,
-        3_395_902,
-        25.908678,
-    ),
-    ("Qwen/Qwen3.6-27B", "h100-sxm-80gb", 1, 1, None, 8192, 131_072, 54_525_952, 787, 617_686, 4.712575),
-    ("Qwen/Qwen3.6-27B", "h100-sxm-80gb", 8, 1, "fp8", 8192, 131_072, 6_815_744, 6_301, 4_945_417, 37.730539),
-    (
-        "deepseek-ai/DeepSeek-V3",
-        "h100-sxm-80gb",
-        8,
-        1,
-        None,
-        8192,
-        131_072,
-        1_124_352,
-        38_199,
-        611_184,
-        4.662964,
-    ),
-    (
-        "deepseek-ai/DeepSeek-V3",
-        "h100-sxm-80gb",
-        8,
-        1,
-        "fp8",
-        8192,
-        131_072,
-        2_248_704,
-        19_099,
-        1_222_336,
-        9.325684,
-    ),
-    (
-        "deepseek-ai/DeepSeek-V3",
-        "b200-sxm-180gb",
-        8,
-        1,
-        None,
-        16_384,
-        131_072,
-        2_248_704,
-        19_099,
-        611_168,
-        4.662842,
-    ),
-    (
-        "deepseek-ai/DeepSeek-V3",
-        "h100-sxm-80gb",
-        8,
-        8,
-        None,
-        8192,
-        131_072,
-        1_124_352,
-        38_199,
-        4_889_472,
-        37.303711,
-    ),
+    # model, gpu, tp, dcp, pp, kv, batched, context, block bytes, blocks, tokens, concurrency
+    ("openai/gpt-oss-120b", H100, 1, 1, 1, None, 8192, 131_072, 589_824, 72_817, 1_034_609, 7.893442),
+    ("openai/gpt-oss-120b", "b200-sxm-180gb", 8, 1, 1, "fp8", 16_384, 131_072, 36_864, 1_165_084, 14_899_979, 113.677822),
+    ("openai/gpt-oss-120b", "a100-sxm4-80gb", 1, 1, 1, None, 2048, 131_072, 589_824, 72_817, 1_128_564, 8.610264),
+    ("google/gemma-3-27b-it", H100, 1, 1, 1, None, 8192, 131_072, 1_310_720, 32_768, 291_658, 2.22518),
+    ("google/gemma-3-27b-it", "a100-sxm4-80gb", 8, 1, 1, None, 2048, 131_072, 163_840, 262_144, 3_395_902, 25.908678),
+    ("Qwen/Qwen3.6-27B", H100, 1, 1, 1, None, 8192, 131_072, 54_525_952, 787, 617_686, 4.712575),
+    ("Qwen/Qwen3.6-27B", H100, 8, 1, 1, "fp8", 8192, 131_072, 6_815_744, 6_301, 4_945_417, 37.730539),
+    ("deepseek-ai/DeepSeek-V3", H100, 8, 1, 1, None, 8192, 131_072, 1_124_352, 38_199, 611_184, 4.662964),
+    ("deepseek-ai/DeepSeek-V3", H100, 8, 1, 1, "fp8", 8192, 131_072, 2_248_704, 19_099, 1_222_336, 9.325684),
+    ("deepseek-ai/DeepSeek-V3", "b200-sxm-180gb", 8, 1, 1, None, 16_384, 131_072, 2_248_704, 19_099, 611_168, 4.662842),
+    ("deepseek-ai/DeepSeek-V3", H100, 8, 8, 1, None, 8192, 131_072, 1_124_352, 38_199, 4_889_472, 37.303711),
+    ("moonshotai/Kimi-K3", H100, 1, 1, 3, None, 8192, 32_768, None, 719, 1_570_679, 47.933333),
+    ("moonshotai/Kimi-K3", H100, 8, 1, 8, None, 8192, 32_768, None, 12_136, 7_647_547, 233.384615),
+    ("moonshotai/Kimi-K3", H100, 8, 1, 4, "fp8", 8192, 32_768, None, 6_935, 7_330_518, 223.709677),
+    ("Qwen/Qwen3.6-27B", H100, 1, 1, 3, None, 8192, 32_768, None, 2_100, 1_404_342, 42.857143),
+    ("Qwen/Qwen3.6-27B", H100, 1, 1, 8, "fp8", 8192, 32_768, None, 6_553, 7_157_623, 218.433333),
+    ("deepseek-ai/DeepSeek-V4-Pro", H100, 8, 1, 3, None, 8192, 32_768, None, 81_940, 394_274, 12.032305),
+    ("deepseek-ai/DeepSeek-V4-Pro", H100, 1, 1, 8, None, 8192, 32_768, None, 224_594, 1_080_689, 32.980029),
 ]
+# fmt: on
 
 
-@pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot[0]}-{spot[1]}-tp{spot[2]}-{spot[4]}")
+def laid(
+    catalog: Catalog, model: str, layout: Layout, gpu: str, kv: str | None = None, batched: int = 8192
+) -> Deployment:
+    return lay_out(
+        Case(
+            model=catalog.model(model),
+            engine=catalog.engine("vllm"),
+            accelerators=(catalog.accelerator(gpu),),
+            formats=catalog.weight_formats,
+            kv_format=catalog.kv_format(kv) if kv else None,
+            layout=layout,
+            serving=Serving(max_batched_tokens=batched),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "spot", SPOTS, ids=lambda spot: f"{spot[0]}-{spot[1]}-tp{spot[2]}-pp{spot[4]}-{spot[5]}"
+)
 def test_blocks_tokens_and_concurrency_are_those_that_the_engine_prints(
     catalog: Catalog, spot: tuple
 ) -> None:
-    model, gpu, tp, dcp, kv, batched, context, block, blocks, tokens, concurrency = spot
-    found = plan(
-        catalog.model(model),
-        catalog.engine("vllm"),
-        serving=Serving(max_batched_tokens=batched),
-        context_parallel=dcp,
-        kv_format=catalog.kv_format(kv) if kv else None,
-        tensor_parallel=tp,
-        accelerator=catalog.accelerator(gpu),
-    )
-    assert found.block_bytes == block
-    assert int(capacity.blocks(40 * GIB, found)) == blocks
-    printed = float(capacity.concurrency(40 * GIB, found, context))
+    model, gpu, tp, dcp, pp, kv, batched, context, block, blocks, tokens, concurrency = spot
+    layout = Layout(tensor=tp, decode_context=dcp, pipeline=pp)
+    plans = [rank.plan for rank in laid(catalog, model, layout, gpu, kv, batched).ranks]
+    assert block in (None, plans[0].block_bytes)
+    assert min(int(capacity.blocks(40 * GIB, plan)) for plan in plans) == blocks
+    printed = min(float(capacity.concurrency(40 * GIB, plan, context)) for plan in plans)
     assert round(printed, 6) == concurrency
     assert int(printed * context) == tokens
 
@@ -156,7 +84,7 @@ def test_a_request_that_needs_the_null_block_too_is_refused_and_the_longest_said
         catalog.model("meta-llama/Llama-3.1-70B-Instruct"),
         catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=8192),
-        accelerator=catalog.accelerator("h100-sxm-80gb"),
+        accelerator=catalog.accelerator(H100),
     )
     assert int(capacity.users(40 * GIB, found, 131_072)) == 0
     assert int(capacity.longest_context(40 * GIB, found, 131_072)) == 131_056
@@ -168,7 +96,7 @@ def test_prefix_caching_off_takes_one_state_and_no_checkpoint_alignment(catalog:
         catalog.model("Qwen/Qwen3.6-27B"),
         catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=8192, prefix_caching=False),
-        accelerator=catalog.accelerator("h100-sxm-80gb"),
+        accelerator=catalog.accelerator(H100),
     )
     assert found.block_tokens == 784
     assert int(found.profile.request_bytes(784)) == 4 * found.block_bytes
@@ -211,7 +139,7 @@ def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalog: Catalog) -> N
     engine = catalog.engine("ceiling")
     model = catalog.model("Qwen/Qwen2.5-7B")
     weights = 2 * sum(group.parameters for group in model.weights)
-    pool = pool_bytes(engine, catalog.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85)
+    pool = pool_bytes(engine, catalog.accelerator(H100).usable_bytes, weights, utilization=0.85)
     found = plan(model, engine, serving=Serving(max_batched_tokens=1))
     users = capacity.users(pool, found, [2048, 8192, 32_768, 131_072])
     assert users.tolist() == [504, 126, 31, 7]
@@ -224,6 +152,21 @@ def test_a_state_models_kernels_divide_by_their_channels(catalog: Catalog) -> No
         catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=8192),
         tensor_parallel=8,
-        accelerator=catalog.accelerator("h100-sxm-80gb"),
+        accelerator=catalog.accelerator(H100),
     )
     assert found.block_tokens == 80
+
+
+def test_a_stage_without_layers_of_a_group_still_gives_it_blocks(catalog: Catalog) -> None:
+    # Qwen3.6-27B has 3 groups of states and 1 of attention: 8 stages of 8 layers each keep all four.
+    whole = laid(catalog, "Qwen/Qwen3.6-27B", Layout(), H100)
+    staged = laid(catalog, "Qwen/Qwen3.6-27B", Layout(pipeline=8), H100)
+    blocks = int(whole.plan.profile.request_bytes(32_768)) // whole.plan.block_bytes
+    for rank in staged.ranks:
+        assert int(rank.plan.profile.request_bytes(32_768)) // rank.plan.block_bytes == blocks
+
+
+def test_a_stage_without_any_cache_is_refused_as_the_engine_fails_on_it(catalog: Catalog) -> None:
+    # Layers 60 to 69 of this model have no attention; the engine's planner divides by the size of their cache.
+    with pytest.raises(InputError, match=r"stage of layers 60 to 69 without a cache.*fewer stages"):
+        laid(catalog, "nvidia/Llama-3_3-Nemotron-Super-49B-v1", Layout(pipeline=8), H100)
