@@ -1,7 +1,7 @@
 """Hold what the config reader makes of thousands of configs against another version: the net under its refactoring.
 
-    python scripts/compare_readings.py record BEFORE.jsonl     # whichever kvreport is imported
-    python scripts/compare_readings.py compare BEFORE.jsonl AFTER.jsonl
+    python scripts/compare_readings.py BEFORE.jsonl     # whichever kvreport is imported
+    python scripts/compare_answers.py compare BEFORE.jsonl AFTER.jsonl
 
 Configs: every class with its defaults alone and with every size stated, the published configs of the tests and of
 ``experiments/configs``, each of them with one key at a time changed, taken away or given (the keys that the reader
@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "unit")]
 
 Config = dict[str, Any]
-_SHOWN = 12
 _PUBLISHED = "published "
 _TRIED: tuple[Any, ...] = (2, True, [0, 1], {})
 """What a key that a config lacks is given."""
@@ -173,10 +172,13 @@ def _near(value: object) -> tuple[Any, ...]:
 
 
 def answers(base: tuple[str, Config]) -> list[str]:
-    """Read one config with its sizes stated, and its neighbors; a JSON line of each."""
+    """Read one config with its sizes stated, and its neighbors; a JSON line of each, as ``compare_answers.py`` reads it."""
     name, config = base
     config = config if name.startswith(_PUBLISHED) else stated(config)
-    return [json.dumps({"config": f"{name}: {how}", **read(changed)[0]}) for how, changed in variants(config)]
+    return [
+        json.dumps({"kind": "reading", "asked": [name, how], "status": 0, "answer": read(changed)[0]})
+        for how, changed in variants(config)
+    ]
 
 
 def record(out: Path, jobs: int, only: list[str]) -> int:
@@ -188,42 +190,14 @@ def record(out: Path, jobs: int, only: list[str]) -> int:
     return 0
 
 
-def compare(before: Path, after: Path) -> int:
-    """Print what differs."""
-    old, new = (
-        {entry["config"]: entry for entry in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
-        for path in (before, after)
-    )
-    both = [name for name in old if name in new]
-    different = [name for name in both if old[name] != new[name]]
-    begun = {name.partition(": ")[0] for name in new}  # of a part of the configs, where only those were read
-    one_sided = sorted({*(name for name in old if name.partition(": ")[0] in begun)} ^ set(new))
-    for name in different[:_SHOWN]:
-        print(name)
-        for key in sorted({*old[name], *new[name]}):
-            if old[name].get(key) != new[name].get(key):
-                print(f"    {key}: {old[name].get(key)}\n     -> {new[name].get(key)}")
-    equal = len(both) - len(different)
-    print(f"{equal:,} of {len(both):,} readings equal; in one file alone: {len(one_sided)}")
-    print(*one_sided[:_SHOWN], sep="\n")
-    return 1 if different or one_sided else 0
-
-
 def main() -> int:
-    """Run one of the two commands."""
+    """Record what the configs are read as."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    commands = parser.add_subparsers(dest="command", required=True)
-    recording = commands.add_parser("record")
-    recording.add_argument("out", type=Path)
-    recording.add_argument("--jobs", type=int, default=2)
-    recording.add_argument("--only", nargs="*", default=[], help="beginnings of names of configs")
-    comparing = commands.add_parser("compare")
-    comparing.add_argument("before", type=Path)
-    comparing.add_argument("after", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[], help="beginnings of names of configs")
     args = parser.parse_args()
-    if args.command == "record":
-        return record(args.out, args.jobs, args.only)
-    return compare(args.before, args.after)
+    return record(args.out, args.jobs, args.only)
 
 
 if __name__ == "__main__":
