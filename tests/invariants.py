@@ -19,6 +19,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from record_files import observed
+
 import kvreport
 from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
@@ -33,7 +35,7 @@ from kvreport.catalog.caches import FullAttention, Indexer, Latent
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLog, LocalLogs
 from kvreport.catalog.model import Model
-from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.observation import Observation
 from kvreport.catalog.release import trait
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -825,7 +827,7 @@ def sources() -> dict[str, Callable[[], dict[str, float]]]:
     """By name what an engine recorded: each judges one start and returns the relative errors of its figures."""
     folder = catalog().folder
     found: dict[str, Callable[[], dict[str, float]]] = {}
-    found |= {f"start {one.id}": partial(_of_start, one) for one in load_observations(folder)}
+    found |= {f"start {one.id}": partial(_of_start, one) for one in observed()}
     found |= {f"home {one.id}": partial(_of_log, one) for one in LocalLogs.need().logs}
     runs = json.loads((folder / "llama_cpp" / "runs.json").read_text(encoding="utf-8"))["rows"]
     return found | {f"run {number}": partial(_of_run, *row) for number, row in enumerate(runs)}

@@ -1,13 +1,28 @@
-"""Records of the public catalog as the data that a file would state."""
+"""Records of the public catalog: as the data that a file would state, and those that many tests read."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.shelf import read_yaml
+from kvreport.evidence.validation import Validation, validate
 from kvreport.resources import data_dir
+
+
+@cache
+def observed() -> tuple[Observation, ...]:
+    """The observations, read once by a process."""
+    return load_observations(data_dir())
+
+
+@cache
+def validated() -> Validation:
+    """All observations against what is computed of them, which takes seconds."""
+    return validate(open_catalog())
 
 
 def stated_record(name: str) -> Any:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from record_files import observed
 
 from kvreport.catalog.cross_validation import LeftOut
 from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, Run, errors_of
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
 from kvreport.errors import CatalogError
 from kvreport.estimation.first_sight import first_sight as first_sight_of
@@ -34,7 +34,7 @@ def found() -> FirstSeen:
 
 
 def test_every_log_is_an_observation_and_stands_once(found: FirstSeen) -> None:
-    known = {one.id for one in load_observations(data_dir())}
+    known = {one.id for one in observed()}
     names = [log.id for run in found.runs for log in run.logs]
     names += [name for run in found.runs for name in run.not_predicted]
     assert set(names) <= known
@@ -82,7 +82,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
 
 def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: FirstSeen) -> None:
     logs = {log.id: log for run in found.runs for log in run.logs if log.quantity == "tokens"}
-    printed = {one.id: one.printed.kv_tokens for one in load_observations(data_dir())}
+    printed = {one.id: one.printed.kv_tokens for one in observed()}
     want = sorted(
         (log.error, printed[name])
         for name, log in logs.items()
@@ -114,8 +114,8 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
 
 
 def test_starts_of_our_own_are_those_that_were_not_found() -> None:
-    own = {one.id for one in load_observations(data_dir()) if one.origin.kind.startswith("own measurement")}
-    assert own == {one.id for one in load_observations(data_dir()) if one.id.startswith("own-")}
+    own = {one.id for one in observed() if one.origin.kind.startswith("own measurement")}
+    assert own == {one.id for one in observed() if one.id.startswith("own-")}
 
 
 def test_pages_command_and_json_have_the_figure_of_the_records(

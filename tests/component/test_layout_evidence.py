@@ -3,18 +3,18 @@
 import math
 
 import pytest
+from record_files import validated
 
 import kvreport
-from kvreport.catalog.load import open_catalog
 from kvreport.evidence.by_layout import Errors, OfLayout, by_layout, kinds
-from kvreport.evidence.validation import Validation, validate
+from kvreport.evidence.validation import Validation
 from kvreport.site.pages import layout_evidence
 from kvreport.units import GIB
 
 
 @pytest.fixture(scope="module")
 def found() -> Validation:
-    return validate(open_catalog())
+    return validated()
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import yaml
+from record_files import observed
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.cross_validation import LeftOut
 from kvreport.catalog.load import Catalog, open_catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
 from kvreport.site.pages import left_out as page_part
@@ -22,7 +22,7 @@ MOST_CONSTANTS = 5
 
 @pytest.fixture(scope="module")
 def logs(catalog: Catalog) -> list[Any]:
-    return list(fitting.collect(catalog, load_observations(data_dir())))
+    return list(fitting.collect(catalog, observed()))
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_what_is_published_of_other_engines_is_what_their_logs_give(
 
 
 def test_sglang_s_band_covers_what_it_says_of_sources_left_out(catalog: Catalog) -> None:
-    rows = fitting.counted(catalog, load_observations(data_dir()))
+    rows = fitting.counted(catalog, observed())
     assert len(rows) >= 15
     inside = fitting.within(rows)
     # A source is one observation, however many of its starts were published; by logs the share is published, too.
@@ -201,7 +201,7 @@ def test_sglang_s_band_by_kind_of_start_is_that_of_first_sights(published: dict[
 
 
 def test_sglang_s_records_have_the_band_of_these_logs(catalog: Catalog) -> None:
-    rows = fitting.counted(catalog, load_observations(data_dir()))
+    rows = fitting.counted(catalog, observed())
     for ending, width in fitting.widths(rows).items():
         for engine in catalog.engines.values():
             if engine.family == "sglang":
@@ -229,9 +229,7 @@ def test_a_class_of_few_sources_has_the_width_of_its_kind() -> None:
 
 
 def test_files_of_one_repository_are_one_source() -> None:
-    observations = [
-        one for one in load_observations(data_dir()) if one.id in ("obs-073", "obs-074", "eve-101")
-    ]
+    observations = [one for one in observed() if one.id in ("obs-073", "obs-074", "eve-101")]
     assert len({fitting.source_of(one) for one in observations}) == 3
     assert len({fitting.publisher_of(one) for one in observations}) == 2
 
@@ -310,7 +308,7 @@ def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory() -> None:
 
 
 def test_what_is_taken_before_loading_is_the_median_of_the_logs(catalog: Catalog) -> None:
-    found = fitting.taken_before(catalog, load_observations(data_dir()))
+    found = fitting.taken_before(catalog, observed())
     for name, value in found.items():
         for engine in catalog.engines.values():
             if engine.family == "sglang":

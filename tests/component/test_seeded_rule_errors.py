@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from record_files import observed
 
 from kvreport.accounting.engines.vllm import plan, reserve
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.observation import Observation
 from kvreport.evidence.judgment import judge
-from kvreport.resources import data_dir
 
 ASKED = 48
 """Starts that are judged: enough that one of them cannot move a figure alone, and few enough for a test."""
@@ -52,7 +52,7 @@ def starts() -> list[Observation]:
     """Complete starts of vLLM with a pool and tokens, spread over the collection."""
     known = [
         one
-        for one in load_observations(data_dir())
+        for one in observed()
         if one.engine == "vllm" and one.completeness == "full" and one.printed.kv_tokens
     ]
     return known[:: max(len(known) // ASKED, 1)]

@@ -7,6 +7,7 @@ predictions worse fails here and must say so.
 import json
 
 import pytest
+from record_files import validated
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation
@@ -31,7 +32,7 @@ RIGHT = 0.97
 
 @pytest.fixture(scope="module")
 def validation() -> Validation:
-    return validate(open_catalog())
+    return validated()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from record_files import observed
 
 from kvreport.accounting.allocation import allocate
 from kvreport.accounting.parallel import allowed_tensor_parallel
@@ -16,7 +17,6 @@ from kvreport.architectures.repository_names import quantized_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.observation import load_observations
 from kvreport.catalog.shelf import read_yaml
 from kvreport.catalog.variant import Variant
 from kvreport.cli import main
@@ -252,7 +252,7 @@ NOT_ITS_MIX = {
 
 def _starts() -> dict[str, tuple[Any, Model]]:
     found = {}
-    for one in load_observations(CATALOG.folder):
+    for one in observed():
         name = (one.model_id or one.model or "").split(" ")[0]
         try:
             guess = by_name(name, CATALOG) if one.engine in ("vllm", "sglang") else None

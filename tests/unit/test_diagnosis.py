@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from record_files import observed
 
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.validation import validate
@@ -362,7 +362,7 @@ def test_headline_and_table_come_from_one_plan() -> None:
 
 def test_a_published_start_and_its_pasted_log_are_judged_alike() -> None:
     # obs-011 is the log above, as a record: one judge, so that every shared figure is predicted alike.
-    observations = load_observations(CATALOG.folder)
+    observations = observed()
     (published,) = (one for one in observations if one.printed.kv_tokens == 2_640_144)
     (case,) = validate(CATALOG, [published]).cases
     judged = {one.quantity: one.predicted for one in case.comparisons}

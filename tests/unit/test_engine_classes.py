@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from record_files import observed
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
@@ -22,7 +23,6 @@ from kvreport.catalog.engine_classes import (
     written,
 )
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.catalog.release import oldest_computed
 from kvreport.dataset.grid import axes
 from kvreport.dataset.kept import axes_digest
@@ -175,7 +175,7 @@ def test_no_class_outside_the_list_of_any_release_runs(catalog, family):
 def test_every_observed_start_stays_allowed(catalog, lists):
     """What started somewhere is the truth: no list may refuse its class."""
     judged = 0
-    for seen in load_observations(catalog.folder):
+    for seen in observed():
         name = seen.shapes_of or seen.model_id
         if (
             seen.engine not in ("vllm", "sglang", "tensorrt_llm", "mlx")

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from markupsafe import escape
+from record_files import observed
 
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.catalog.release import read_rules
 from kvreport.evidence.validation import Compared
 from kvreport.resources import data_dir
@@ -20,7 +20,7 @@ PAGE = "<p>before</p>\n<!-- kv:rules sglang -->\n<!-- kv:ranges vllm -->\n<!-- o
 
 def case(release: str, *, inside: bool | None, **errors: float) -> Compared:
     """A log of a release with some figures compared."""
-    (first, *_) = load_observations(data_dir())
+    (first, *_) = observed()
     compared = tuple(
         Comparison(quantity.replace("_", " "), 1 + error, 1.0, "GiB") for quantity, error in errors.items()
     )

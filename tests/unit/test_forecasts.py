@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from record_files import observed
 
 from kvreport.catalog.forecasts import Forecast, ForecastRun, Forecasts
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.observation import Observation
 from kvreport.evidence.forecast_scores import is_later, scored
 from kvreport.resources import data_dir
 from kvreport.site.pages import forecasts as section
@@ -141,7 +142,7 @@ def test_at_least_fifty_are_public_and_each_is_there_once(public: Forecasts) -> 
 
 
 def test_no_public_forecast_is_scored_by_a_log_of_its_day_or_before(public: Forecasts) -> None:
-    for one in scored(public, load_observations(data_dir())):
+    for one in scored(public, observed()):
         assert one.observation is None or is_later(one.observation.origin.date, one.run.day)
 
 

@@ -6,15 +6,14 @@ from collections import Counter
 
 import pytest
 import yaml
+from record_files import observed
 
 from kvreport.catalog.documented_starts import KnownStart, KnownStarts
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.catalog.shelf import validate
 from kvreport.errors import CatalogError
 from kvreport.evidence.starts import judge_starts
 from kvreport.evidence.validation import compare
-from kvreport.resources import data_dir
 
 MOST_WRONG = 7
 """Three in a hundred of the cases that there were with releases that are too old to be computed now, and the two of
@@ -96,5 +95,5 @@ def test_a_case_without_a_source_is_a_fault():
     ],
 )
 def test_what_a_release_refuses_whatever_the_memory_does_not_start(name, starts):
-    (found,) = [one for one in load_observations(data_dir()) if one.id == name]
+    (found,) = [one for one in observed() if one.id == name]
     assert compare(open_catalog(), found).starts_predicted is starts

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from record_files import validated
 from startup_logs import LLAMA_CPP as PUBLIC
 
-from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
-from kvreport.evidence.validation import validate
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.local import diagnose_local
 from kvreport.units import GIB, MIB
@@ -107,8 +106,7 @@ def test_tensorrt_llm_s_older_lines_tell_free_memory_and_blocks() -> None:
 
 def test_published_and_pasted_starts_have_one_judge() -> None:
     """State copies for drafts are known to both: 7 copies with 6 draft tokens, as the source printed them."""
-    catalog = open_catalog()
-    cases = {one.observation.id: one for one in validate(catalog).cases}
+    cases = {one.observation.id: one for one in validated().cases}
     drafting = {one.quantity: one for one in cases["obs-199"].comparisons}
     assert abs(drafting["states"].error) < 1e-4
     assert drafting["buffers"].error == 0

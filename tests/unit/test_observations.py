@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
+from record_files import observed
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import CatalogError
 from kvreport.estimation.variants import by_name
 from kvreport.evidence.validation import compare
-from kvreport.resources import data_dir
 
-ALL = load_observations(data_dir())
+ALL = observed()
 
 MINIMAL = """
 schema_version: 1

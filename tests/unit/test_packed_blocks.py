@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from record_files import observed
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import load_observations
 from kvreport.evidence.judgment import judge
-from kvreport.resources import data_dir
 
 CATALOG = open_catalog()
-OBSERVATIONS = {one.id: one for one in load_observations(data_dir())}
+OBSERVATIONS = {one.id: one for one in observed()}
 
 
 def judged(name: str) -> tuple[dict[str, float], list[Any]]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from record_files import observed
 
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.observation import Observation
 from kvreport.catalog.release import version_number
 from kvreport.startup_log import Diagnosis, diagnose
 from kvreport.startup_log.observed import find_model
@@ -21,7 +22,7 @@ def running() -> tuple[Observation, ...]:
     """Observations of servers that started, and printed a length and the tokens of their cache."""
     return tuple(
         one
-        for one in load_observations(CATALOG.folder)
+        for one in observed()
         if one.engine in ("vllm", "sglang")
         and one.printed.fits is not False
         and one.printed.kv_tokens
