@@ -9,6 +9,7 @@ from pathlib import Path
 import chapters
 import pytest
 from bs4 import BeautifulSoup
+from fuzzing import thinned
 from mkdocs.exceptions import Abort, PluginError
 from nbclient.exceptions import CellExecutionError
 from tiny import copy_catalog
@@ -347,14 +348,15 @@ def test_a_damaged_chapter_is_noticed_and_executed_again(attempt):
     files = sorted(max(states, key=lambda state: state.stat().st_mtime).iterdir())
     (kept,) = (file for file in files if b">42<" in file.read_bytes())
     content = kept.read_bytes()
-    for harmed in (content[: len(content) // 2], content.replace(b">42<", b">43<"), b"", b'{"content": ""}'):
+    harm = (content[: len(content) // 2], content.replace(b">42<", b">43<"), b"", b'{"content": ""}')
+    for harmed in thinned(harm, 3):
         assert harmed != content
         kept.write_bytes(harmed)
         attempt()
         assert (site / address).read_bytes() == whole
         assert b">42<" in (read_sealed(kept) or b"")
     (notes,) = (file for file in files if file != kept)  # of the records that the chapter reads
-    for harmed in (notes.read_bytes()[:20], b"", b"{}"):
+    for harmed in thinned((notes.read_bytes()[:20], b"", b"{}"), 2):
         notes.write_bytes(harmed)
         attempt()
         assert (site / address).read_bytes() == whole
