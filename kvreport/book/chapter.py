@@ -166,13 +166,9 @@ def bars(
     return Html(figures.bars(figures.Bars(title, stacked, limit_bytes, limit_name)))
 
 
-def cache_terms(
-    q: Quantities, model: str, kv: str | None = None, *, tp: int = 1
-) -> tuple[int, list[kernel.Term]]:
+def cache_terms(q: Quantities, model: str) -> tuple[int, list[kernel.Term]]:
     """Return what a request of a model holds as an instrument takes it: constant bytes, and terms."""
-    found = q.catalog.model(model)
-    form = None if kv in (None, "bf16") else q.catalog.kv_format(str(kv))
-    return terms_of(kv_cache.held(found, form, tensor_parallel=tp))
+    return terms_of(kv_cache.held(q.catalog.model(model)))
 
 
 def decode_step(

@@ -44,7 +44,7 @@ def _with(group: LayerGroup, caches: Caches) -> LayerGroup:
 
 def _every_layer(model: Model) -> Model:
     """Layers that keep states, or nothing, get the caches of the group of most layers that grow."""
-    growing = [group for group in model.layers if any(_grows(cache) for cache in group.caches)]
+    growing = [group for group in model.layers if any(map(grows, group.caches))]
     if not growing:
         return model
     usual = max(growing, key=lambda group: group.count).caches
@@ -58,7 +58,8 @@ def _every_layer(model: Model) -> Model:
     )
 
 
-def _grows(cache: Cache) -> bool:
+def grows(cache: Cache) -> bool:
+    """Whether a cache grows with every token."""
     return isinstance(cache, FullAttention) or (isinstance(cache, Latent) and cache.window is None)
 
 

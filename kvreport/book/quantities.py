@@ -22,8 +22,8 @@ from kvreport.accounting.engines.llama_cpp.placement import local_device
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Value, evaluate
-from kvreport.book.mistakes import mistaken
-from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
+from kvreport.book.mistakes import grows, mistaken
+from kvreport.catalog.caches import ChunkedAttention, FullAttention, SlidingWindow
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome, at_home
@@ -144,15 +144,7 @@ class Quantities:
 
     def growing_layers(self, model: str) -> int:
         """Number of layers whose cache grows with every token."""
-        found = self._model(model)
-        return sum(
-            group.count
-            for group in found.layers
-            if any(
-                isinstance(cache, FullAttention) or (isinstance(cache, Latent) and cache.window is None)
-                for cache in group.caches
-            )
-        )
+        return sum(group.count for group in self._model(model).layers if any(map(grows, group.caches)))
 
     def kv_heads(self, model: str) -> int:
         """Number of KV heads per attention layer (the maximum over all layers)."""
