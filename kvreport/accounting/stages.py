@@ -2,7 +2,7 @@
 
 Which layers a row of weights belongs to is read off its count, which is exact where layers weigh the same,
 where dense layers come first and mixtures follow, and where attention and state layers alternate. What is
-neither is spread evenly, and :func:`stages` says so.
+neither is spread evenly.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ class Stage:
 
     model: Model  # The part of the model that it runs, its layers numbered from 0.
     layers: range  # Which layers of the whole these are.
-    # Names of rows that were spread evenly, because their layers could not be told.
-    spread: tuple[str, ...] = ()
 
 
 def stages(model: Model, number: int, partition: tuple[int, ...] = ()) -> tuple[Stage, ...]:
@@ -70,10 +68,9 @@ def _divided(model: Model) -> dict[tuple[int, tuple[int, ...]], tuple[Stage, ...
 def _stage(model: Model, layers: range, place: int, number: int) -> Stage:
     if number == 1:
         return Stage(model, layers)
-    spread: list[str] = []
     rows: list[WeightGroup] = []
     for row in model.weights:
-        count = _count(model, row, layers, place, number, spread)
+        count = _count(model, row, layers, first=place == 0, last=place == number - 1)
         if count:
             rows.append(row if count == row.count else row.model_copy(update={"count": count}))
     values = {name: getattr(model, name) for name in type(model).model_fields}
@@ -83,7 +80,7 @@ def _stage(model: Model, layers: range, place: int, number: int) -> Stage:
         # (vLLM 0.33, ``v1/worker/gpu_model_runner.py::profile_run``).
         values["vocabulary"] = 0
     # Not validated again, and without the properties that the whole model has worked out.
-    return Stage(type(model).model_construct(**values), layers, tuple(spread))
+    return Stage(type(model).model_construct(**values), layers)
 
 
 def _groups(model: Model, layers: range) -> Iterator[LayerGroup]:
@@ -93,9 +90,8 @@ def _groups(model: Model, layers: range) -> Iterator[LayerGroup]:
             yield LayerGroup(name=group.name, layers=compress(inside), caches=group.caches)
 
 
-def _count(model: Model, row: WeightGroup, layers: range, place: int, number: int, spread: list[str]) -> int:
+def _count(model: Model, row: WeightGroup, layers: range, *, first: bool, last: bool) -> int:
     """How many of a row's tensors a stage has."""
-    first, last = place == 0, place == number - 1
     if row.component in _FIRST:
         return row.count if first else 0
     if row.component == "embedding":
@@ -106,7 +102,6 @@ def _count(model: Model, row: WeightGroup, layers: range, place: int, number: in
         return row.count if last else 0
     where = _layers_of(model, row)
     if where is None:
-        spread.append(row.name)
         share = row.count * len(layers)
         done = row.count * layers.start
         return (done + share) // model.layer_count - done // model.layer_count
