@@ -16,7 +16,7 @@ from kvreport.accounting.engines.step import NOTHING, Loading, Reserve
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.shares import asked_memory, pool_bytes, share_on, start_shortage, stated_share
+from kvreport.accounting.shares import pool_bytes, share_on, start_shortage, stated_share
 from kvreport.accounting.weights import ComponentBytes, on_host, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
@@ -131,7 +131,6 @@ class Allocation:
     resident_bytes: int | Integers  # Weights as loaded.
     reserve: Reserve  # What the engine keeps beside weights and cache.
     total_bytes: int | Integers  # Memory that a process can use.
-    memory_bytes: int | Integers  # What the engine may take of it.
     pool_bytes: int | Integers  # Left for the cache; negative where nothing is.
     uncertainty_bytes: int | Integers  # Half width of the pool's error band.
     # How the reserve follows the longest request that the server is told to take; None where it does not, or
@@ -173,7 +172,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     reserves = [reserve_on(case, *one, known) for one in told.values()]
     lengths = lengths_on(case, tuple(told.values()), known) if told else None
     scalar = not case.many and len(forms) == 1 and len(devices) <= 1
-    shares, total, memory = _divided(case.engine, devices, case.utilization, scalar)
+    shares, total = _divided(case.engine, devices, case.utilization, scalar)
     overhead: tuple[dict[str, int], ...] = ()
     if alike is None:
         overhead = added[decides[0]] if decides else ({},) * len(forms)
@@ -198,7 +197,6 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         resident_bytes=resident,
         reserve=kept,
         total_bytes=total,
-        memory_bytes=column(memory),
         pool_bytes=(
             _pools(case, column(total), resident, column(kept.total), shares) if given is None else given
         ),
@@ -285,15 +283,14 @@ def _divided(
     devices: Sequence[Accelerator],
     utilization: float | None,
     scalar: bool,  # noqa: FBT001 - remembered by position
-) -> tuple[list[tuple[float, Any]], Any, Any]:
-    """Shares of memory with the devices that they are taken of, what a process can use of each, what the engine may take."""
+) -> tuple[list[tuple[float, Any]], Any]:
+    """Shares of memory with the devices that they are taken of, and what a process can use of each."""
     taken = [share_on(engine, one, utilization) for one in devices]
     total = [one.usable_bytes for one in devices]
-    memory = [asked_memory(engine, size, share) for size, share in zip(total, taken, strict=True)]
     shares = [(share, [n for n, one in enumerate(taken) if one == share]) for share in dict.fromkeys(taken)]
     if scalar:
-        return shares, (total or [0])[0], (memory or [0])[0]
-    return shares, xp.fixed(xp.integers(total)), xp.fixed(xp.integers(memory))
+        return shares, (total or [0])[0]
+    return shares, xp.fixed(xp.integers(total))
 
 
 def _pools(

@@ -145,7 +145,6 @@ class Deployment(Allocation):
             weight_bytes=picked(self.weight_bytes, form),
             resident_bytes=picked(self.resident_bytes, form),
             total_bytes=picked(self.total_bytes, device),
-            memory_bytes=picked(self.memory_bytes, device, 0),
             pool_bytes=picked(self.pool_bytes, device, form),
             refused=picked(self.refused, device, form),
             start_shortage=shortage and (picked(shortage[0], device, 0), picked(shortage[1], device, 0)),

@@ -350,7 +350,7 @@ class _Stack:
         slots = [state_slots_wanted(case.engine, part.model, told, eager=case.eager) for part, told in served]
         parts = ("activations", "non_framework", "graphs", "uncertainty")
         reserve = Reserve(*(self.by_row(attrgetter("reserve." + part), stage) for part in parts))
-        sizes = ("resident_bytes", "total_bytes", "memory_bytes", "pool_bytes")
+        sizes = ("resident_bytes", "total_bytes", "pool_bytes")
         lacking = shortages(case, scalar=False)
         taken = [entry.taken[part] for part in self.stages for entry in self.entries]
         return Deployment(
