@@ -6,8 +6,9 @@ from functools import cache
 from typing import Final
 
 from experiments.models import Subject
+from kvreport.accounting.allocation import plan_blocks
+from kvreport.accounting.case import Case
 from kvreport.accounting.demand import demand
-from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds

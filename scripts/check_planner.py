@@ -26,7 +26,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kvreport.accounting import capacity
-from kvreport.accounting.deployment import Case, lay_out, plan_blocks
+from kvreport.accounting.allocation import plan_blocks
+from kvreport.accounting.case import Case
+from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving

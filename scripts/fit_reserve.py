@@ -46,7 +46,7 @@ import numpy as np
 import statsmodels.api as sm
 import yaml
 
-from kvreport.accounting.deployment import allocate
+from kvreport.accounting.allocation import allocate
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.rules import band_class, grown
 from kvreport.accounting.engines.step import constant

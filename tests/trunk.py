@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvreport.accounting.allocation import plan_blocks
 from kvreport.accounting.budget import Budget
-from kvreport.accounting.deployment import Case, lay_out, plan_blocks
+from kvreport.accounting.case import Case
+from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.parallel import Layout

@@ -21,19 +21,14 @@ from kvreport.accounting.allocation import (
     FollowedLengths,
     allocate,
     column,
-    device_class,
     format_name,
-    load_overheads,
     new_plan,
-    overhead_class,
-    plan_blocks,
-    plan_class,
     plan_on,
     shortages,
     state_slots_wanted,
     stored_key,
 )
-from kvreport.accounting.case import SINGLE, Case, Memo
+from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
@@ -48,31 +43,6 @@ from kvreport.catalog.release import release_of, trait
 from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
-
-__all__ = [
-    "SINGLE",
-    "Allocation",
-    "Bound",
-    "Case",
-    "Deployment",
-    "Memo",
-    "StageCase",
-    "agreed",
-    "allocate",
-    "bound_of",
-    "bound_under",
-    "ceiling_plan",
-    "device_class",
-    "lay_out",
-    "load_overheads",
-    "overhead_class",
-    "parts_of",
-    "plan_at_start",
-    "plan_blocks",
-    "plan_class",
-    "refused",
-    "upper_bound",
-]
 
 A = TypeVar("A", bound="xp.Numbers")
 

@@ -21,10 +21,11 @@ from typing import Any, cast
 import numpy as np
 
 from kvreport.accounting import capacity, deployment, kernel
-from kvreport.accounting.allocation import FollowedLengths, lengths_on, reserve_on
+from kvreport.accounting.allocation import FollowedLengths, device_class, lengths_on, reserve_on
 from kvreport.accounting.capacity import followed
+from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
+from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers, Reals

@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, TypeVar
 
+from kvreport.accounting.allocation import device_class
 from kvreport.accounting.case import Alike, Groups, Memo
-from kvreport.accounting.deployment import device_class
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits

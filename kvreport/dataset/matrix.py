@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import format_name, shared_weights
+from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.demand import Demand, demand, reaches_of
-from kvreport.accounting.deployment import Case, Memo, parts_of, refused
+from kvreport.accounting.deployment import parts_of, refused
 from kvreport.accounting.numeric import Codes, Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kvreport.accounting.capacity import Limit, Verdict
+from kvreport.accounting.case import Memo
 from kvreport.accounting.demand import demand
-from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
+from kvreport.accounting.deployment import Deployment, bound_of, lay_out
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.partition import best_partition

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvreport.accounting.case import Launch
+from kvreport.accounting.case import Case, Launch
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
-from kvreport.accounting.deployment import Case, lay_out
+from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import (

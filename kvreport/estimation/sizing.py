@@ -11,7 +11,8 @@ from typing import Any
 from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.accounting.allocation import plan_on, state_slots_wanted
-from kvreport.accounting.deployment import Deployment, Memo
+from kvreport.accounting.case import Memo
+from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Solution

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from kvreport.accounting.allocation import new_plan, reserve_on, shared_weights
-from kvreport.accounting.deployment import (
-    Case,
-    Memo,
+from kvreport.accounting.allocation import (
     load_overheads,
+    new_plan,
     overhead_class,
     plan_class,
-    upper_bound,
+    reserve_on,
+    shared_weights,
 )
+from kvreport.accounting.case import Case, Memo
+from kvreport.accounting.deployment import upper_bound
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kernel import ReserveRates, follows_length
 from kvreport.accounting.parallel import Layout, stage_layers

@@ -7,8 +7,9 @@ from typing import Final
 
 from kvreport import words
 from kvreport.accounting import kernel
+from kvreport.accounting.allocation import allocate
 from kvreport.accounting.capacity import longest_context, users
-from kvreport.accounting.deployment import allocate, lay_out
+from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.errors import InputError
 from kvreport.startup_log.findings import AdvisedChange

@@ -9,7 +9,9 @@ from typing import Final
 
 from kvreport import words
 from kvreport.accounting import kernel, parallel
-from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
+from kvreport.accounting.allocation import plan_blocks
+from kvreport.accounting.case import Case
+from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.plan import BlockPlan

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.allocation import Allocation
-from kvreport.accounting.case import ServerSettings
-from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out
+from kvreport.accounting.allocation import Allocation, allocate
+from kvreport.accounting.case import SINGLE, Case, ServerSettings
+from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout

@@ -8,7 +8,8 @@ goes in. ``scripts/check_planner.py`` does the same for a whole recorded run.
 import pytest
 
 from kvreport.accounting import capacity
-from kvreport.accounting.deployment import Case, Deployment, lay_out
+from kvreport.accounting.case import Case
+from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.shares import pool_bytes

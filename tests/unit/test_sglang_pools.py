@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import kvreport
-from kvreport.accounting.deployment import Case, Memo, plan_blocks
+from kvreport.accounting.allocation import plan_blocks
+from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.plan import pool_flags
 from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, pools_of, token_bytes

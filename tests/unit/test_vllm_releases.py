@@ -273,7 +273,8 @@ def test_both_ways_to_load_gpt_oss_on_hopper_agree_with_logs(
 
 
 def test_pure_states_do_not_cache_by_default(catalog: Catalog) -> None:
-    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.allocation import plan_blocks
+    from kvreport.accounting.case import Case
     from kvreport.accounting.plan import Serving
 
     model = next(
@@ -296,7 +297,8 @@ def test_pure_states_do_not_cache_by_default(catalog: Catalog) -> None:
 
 
 def test_latents_of_a_class_without_their_kernels_are_kept_head_by_head(catalog: Catalog) -> None:
-    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.allocation import plan_blocks
+    from kvreport.accounting.case import Case
     from kvreport.accounting.plan import Serving
 
     # 62 layers of 40 heads; keys of 64 + 32, values padded to as many (0.24 models/minicpm3.py).
@@ -312,7 +314,8 @@ def test_latents_of_a_class_without_their_kernels_are_kept_head_by_head(catalog:
 
 def test_gemma_4s_drafter_keeps_no_cache(catalog: Catalog) -> None:
     # obs-120: tokens from the logged pool are the engine's without a layer for drafting.
-    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.allocation import plan_blocks
+    from kvreport.accounting.case import Case
     from kvreport.accounting.plan import Serving
 
     case = Case(
@@ -528,7 +531,8 @@ def test_pooled_index_keys_lie_beside_keys_and_values(
     block_bytes: int,
     blocks: int,
 ) -> None:
-    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.allocation import plan_blocks
+    from kvreport.accounting.case import Case
     from kvreport.accounting.parallel import Layout
     from kvreport.accounting.plan import Serving
 
@@ -546,7 +550,8 @@ def test_pooled_index_keys_lie_beside_keys_and_values(
 
 
 def test_a_draft_layer_of_pooled_index_keys_is_one_whole_layer(catalog: Catalog) -> None:
-    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.allocation import plan_blocks
+    from kvreport.accounting.case import Case
     from kvreport.accounting.parallel import Layout
     from kvreport.accounting.plan import Serving
     from kvreport.accounting.state_types import with_state_type
