@@ -33,6 +33,7 @@ MODELS = (
     "Qwen/Qwen3.6-27B",
     "tiiuae/falcon-mamba-7b",
     "google/gemma-3-27b-it",
+    "mistralai/Mistral-Large-4-1T-A52B",
 )
 WITHOUT_CACHE = ("Qwen/Qwen-Image", "OpenMOSS-Team/MOVA-720p")
 COPY = "someone/Qwen3.6-27B-NVFP4"

@@ -78,7 +78,7 @@
       const mine = (turn += 1);
       kvreport.busy();
       await ready;
-      remark("");
+      remark();
       controls.write(state);
       const printed = kvState.search(state, start) === "";
       $("[data-kv-reset]", form).toggleAttribute("hidden", printed);
@@ -137,10 +137,10 @@
     }
 
     /* A sentence above the answer: what of a question it does not depend on. */
-    function remark(text) {
+    function remark(...said) {
       $("[data-kv-remark]", root)?.remove();
-      if (!text) return;
-      const note = kvreport.make("p", { class: "kv-note", "data-kv-remark": "" }, text);
+      if (!said.some(Boolean)) return;
+      const note = kvreport.make("p", { class: "kv-note", "data-kv-remark": "" }, ...said);
       $("[data-kv-slot=headline]", root)?.before(note);
     }
 
@@ -156,7 +156,7 @@
           address,
         );
       }
-      remark("");
+      remark();
       const way = links.map(([text, page]) => make("a", { href: new URL(page, kvreport.root).href }, text));
       fillOnly({
         headline: [said],

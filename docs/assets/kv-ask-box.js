@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, load, gib, count } = kvreport;
+  const { $, load, make, gib, count } = kvreport;
 
   function askBox(form) {
     const base = new URL(form.dataset.kvAsk, location.href);
@@ -22,7 +22,13 @@
       const way = kvreport.asked.wayTo(field.value, found, site, names);
       if (way) {
         const said = way.fewest ? [await fewestOn(site.known, found, base), way.said].join(" ") : way.said;
-        kvreport.unanswered?.({ ...way, said }, field.value);
+        const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
+        if (pages.length && told.textContent.startsWith("Nothing")) told.textContent = "";
+        kvreport.unanswered?.({
+          ...way,
+          said: pages.length ? "These pages are about it:" : said,
+          links: [...pages, ...way.links],
+        }, field.value);
         return;
       }
       const chosen = !found.state.gpu && isChosen();
@@ -32,6 +38,7 @@
         : "";
       kvreport.remark?.(
         [number, notUsed(found, site, chosen), await saving(found, base)].filter(Boolean).join(" "),
+        ...otherReleases(found),
       );
     };
     form.addEventListener("submit", (event) => {
@@ -47,6 +54,35 @@
     };
     restore();
     return { restore };
+  }
+
+  /* The pages that the search of the site finds first: [[title, address]]. */
+  let index = null;
+  async function pagesFor(text) {
+    const worker = await (index ||= searching().catch((error) => {
+      index = null;
+      throw error;
+    }));
+    const items = await new Promise((done) => {
+      worker.onmessage = ({ data }) => done(data.data.items);
+      worker.postMessage({ type: 2, data: text });
+    });
+    return items.slice(0, 3).map(([{ title, location: page }]) => [
+      new DOMParser().parseFromString(title, "text/html").body.textContent,
+      page,
+    ]);
+  }
+
+  /* The worker of the theme's search, with the index set up. */
+  async function searching() {
+    const data = await load(new URL("search/search_index.json", kvreport.root));
+    const worker = new Worker(new URL("assets/kv-search.js", kvreport.root));
+    await new Promise((done, failed) => {
+      worker.onmessage = done;
+      worker.onerror = failed;
+      worker.postMessage({ type: 0, data });
+    });
+    return worker;
   }
 
   /* The fewest of some accelerators that serve a question's model, as a sentence. */
@@ -80,6 +116,16 @@
         ? `On ${gpu.name}, as chosen in the form.`
         : `No GPU was named: this is the answer for ${gpu.name}.`),
     ].filter(Boolean).join(" ");
+  }
+
+  /* Releases of the same name, where the question does not say which: each a link to its answer. */
+  function otherReleases({ others, state }) {
+    const links = others.slice(0, 4).map(({ id, name }) =>
+      make("a", { href: kvState.search({ ...kvreport.now(), ...state, model: id }) }, name)
+    );
+    return links.length
+      ? [" Other releases of this name: ", ...links.flatMap((one, n) => n ? [", ", one] : one), "."]
+      : [];
   }
 
   /* Whether the reader chose the accelerator of the form: another than the page was printed with stands there. */

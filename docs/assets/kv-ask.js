@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
-      "much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's")
+      "mix much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's")
       .split(
         " ",
       ),
@@ -97,8 +97,15 @@
     ],
     [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
   ];
+  /* People and how often each of them asks: they are no requests at once, which the sizer computes from them. */
+  const PEOPLE =
+    /\b(\d[\d,]*)\s+(people|persons|users|employees|staff|colleagues|coworkers|students|customers|members|developers|devs)\b/i;
+  const AT_ONCE = /^(people|persons|users|developers|devs)$/i; // without a pace these are counted as requests
+  const PACE =
+    /(\d+(?:\.\d+)?|\ban?|\bone)\s+(?:questions?|requests?|prompts?|messages?|queries|chats?|calls?)(?:\s+each)?\s*(?:\/|\ban?\b|\bper\b|\beach\b|\bevery\b)\s*(second|minute|min|hour)\b/i;
+  const PER_MINUTE = { second: 60, minute: 1, min: 1, hour: 1 / 60 };
   /* An id of a model hub, "acme/foo-7b". */
-  const HUB_ID = /^[a-z0-9][\w.-]*\/[\w.-]*[a-z][\w.-]*$/;
+  const HUB_ID = /^(?=[^/]*[a-z])[a-z0-9][\w.-]*\/[\w.-]*[a-z][\w.-]*$/;
 
   const START =
     /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
@@ -153,6 +160,10 @@
   const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
+  const BEFORE_DEVICES = /^(on|with|across|over|using|needs?)$/;
+  /* What tells the releases of one name apart: the 3.3 of "Llama 3.3 70B", the 2411 of "Mistral Large 2411". */
+  const SIZE = /^a?\d+(\.\d+)?b$/;
+  const RELEASE_WORD = /^(v?\d+(\.\d+)*|instruct)$/;
 
   /* The words of a text: lower case, counts as "8x", sizes as "24gb", flags and layouts by their short names. */
   function wordsOf(text) {
@@ -185,13 +196,16 @@
      unlisted: a name with another release number than the model's;
      engines: names of the engines that were named;
      asks: words that ask for a choice, a price, a speed or a use;
+     hits: words that name the model; others: releases of its name that the words fit too;
+     crowd: people and the requests per minute of each, in place of requests at once;
      counts: whether the number of devices is the question;
      unread: of a start command the flags that no page follows. */
-  function understand(text, site, names) {
-    const started = fromCommand(text, site, names);
+  function understand(asked, site, names) {
+    const started = fromCommand(asked, site, names);
     if (started) return started;
+    const [crowd, text] = crowdIn(asked);
     const words = wordsOf(text);
-    const state = {}, understood = [], missed = [], left = [], asks = [];
+    const state = {}, understood = crowd ? [crowd.said] : [], missed = [], left = [], asks = [];
     let timed = 0;
     let devices = null, saves = false;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
@@ -277,7 +291,7 @@
       understood,
     );
     const makers = /^(nvidia|amd|apple|intel)$/;
-    const unlisted = modelIn(
+    const { unlisted = null, hits = [], others = [] } = modelIn(
       names.models,
       state.gpu || home.length ? more.filter((word) => !makers.test(word)) : more,
       state,
@@ -296,14 +310,28 @@
       home,
       gpus,
       unlisted,
+      hits,
+      others,
       asks,
       machine: machine?.id,
       engines,
       saves,
       counts: HOW_MANY.test(text) && state.tp === undefined,
+      crowd,
       adapters: adaptersIn(words, missed),
       topics: topicsIn(missed, understood),
     };
+  }
+
+  /* People with their pace, and the text without them; null where a number of people stands for requests at once. */
+  function crowdIn(text) {
+    const people = PEOPLE.exec(text), pace = PACE.exec(text);
+    if (!people || (!pace && AT_ONCE.test(people[2]))) return [null, text];
+    const users = Number(people[1].replaceAll(",", ""));
+    const rate = pace && +((Number(pace[1]) || 1) * PER_MINUTE[pace[2].toLowerCase()]).toPrecision(3);
+    const often = rate ? `, ${rate} ${rate === 1 ? "request" : "requests"} per minute each` : "";
+    const rest = [people, pace].reduce((left, found) => (found ? left.replace(found[0], " ") : left), text);
+    return [{ users, rate: rate || undefined, said: `${count(users)} people${often}` }, rest];
   }
 
   /* Words that a page of its own answers: they are understood, although no setting says them. */
@@ -412,8 +440,10 @@
   /* Words with one wrong letter are those of a model's name: "lama". */
   function spelled({ models, gpus }, words) {
     const known = new Map();
-    for (const { words: own } of models) {
-      for (const word of own) if (/^[a-z]{4,}$/.test(word)) known.set(word, (known.get(word) || 0) + 1);
+    for (const { name } of models) {
+      for (const word of name.toLowerCase().split(/[\s-]+/)) {
+        if (/^[a-z]{4,}$/.test(word)) known.set(word, (known.get(word) || 0) + 1);
+      }
     }
     const usual = (word) =>
       !/^[a-z]{4,}$/.test(word) || FILLERS.has(word) || CHANGES.test(word) || MAC.test(word) ||
@@ -484,8 +514,11 @@
         const one = phrase.replace(/([a-z0-9]{3})s$/, "$1"); // "two h100s"
         let found = gpus.find((gpu) => gpu.names.includes(phrase)) ||
           gpus.find((gpu) => gpu.names.includes(one));
-        const other = !found && size > 1 &&
-          machines.find((machine) => machine.base === phrase || machine.names.includes(phrase));
+        const called = (name) =>
+          size > 1
+            ? name === phrase
+            : /^\d{4}(ti)?$/.test(phrase) && name.replace(/^(rtx|gtx|rx)/, "") === phrase;
+        const other = !found && machines.find(({ base, names }) => [base, ...names].some(called));
         if (other) {
           const last = n + size + (/^\d+gb$/.test(words[n + size] || "") ? 1 : 0);
           home.push(words.slice(n, last).join(" "));
@@ -573,11 +606,11 @@
      name that has a size already leaves the number to the devices. */
   function isSize(models, words) {
     const size = words.at(-1);
-    if (!/^\d{1,3}$/.test(size)) return false;
+    if (!/^\d{1,3}$/.test(size) || BEFORE_DEVICES.test(words.at(-2))) return false;
     const named = words.slice(0, -1).map(plainName).filter((word) =>
       !FILLERS.has(word) && models.some((model) => hit(model, word))
     );
-    if (!named.some((word) => /[a-z]{2}/.test(word)) || named.some((word) => /^a?\d+(\.\d+)?b$/.test(word))) {
+    if (!named.some((word) => /[a-z]{2}/.test(word)) || named.some((word) => SIZE.test(word))) {
       return false;
     }
     return models.some((model) =>
@@ -651,6 +684,7 @@
   function modelIn(models, words, state, understood, missed) {
     const asked = words.filter((word) => !FILLERS.has(word));
     const telling = asked.find((word) => namesOne(models, word));
+    /** @type {any} */
     let best = null;
     for (const model of models) {
       const hits = asked.filter((word, n) =>
@@ -681,7 +715,21 @@
     const at = asked.findIndex((word, n) =>
       n > 0 && wrong.includes(word) && RELEASE.test(word) && best?.hits.includes(asked[n - 1])
     );
-    return at < 0 ? null : asked.slice(asked.findIndex((word) => best.hits.includes(word)), at + 1).join(" ");
+    const unlisted = at < 0
+      ? null
+      : asked.slice(asked.findIndex((word) => best.hits.includes(word)), at + 1).join(" ");
+    return best ? { unlisted, hits: best.hits, others: otherReleases(models, best) } : {};
+  }
+
+  /* Releases of the same name that the words fit too; none where the words say the release. */
+  function otherReleases(models, { model, hits }) {
+    const parts = ({ name }) => name.toLowerCase().split(/[\s-]+/);
+    const own = parts(model).filter((word) => RELEASE_WORD.test(word) && /\d/.test(word));
+    if (!own.length || own.some((word) => hits.join("-").includes(word))) return [];
+    const sized = parts(model).some((word) => SIZE.test(word));
+    const bare = (one) =>
+      parts(one).filter((word) => !RELEASE_WORD.test(word) && (sized || !SIZE.test(word)));
+    return models.filter((one) => one !== model && bare(one).join() === bare(model).join());
   }
 
   /* Whether a size alone names a model, as "405b" does: all that have it are forms of one. */
@@ -776,14 +824,23 @@
     const workload = {
       model: state.model,
       gpu: gpus.length ? undefined : state.gpu,
-      concurrent: state.requests,
+      ...(found.crowd
+        ? { users: found.crowd.users, rate: found.crowd.rate }
+        : { concurrent: state.requests }),
       context: state.context,
       weights: state.weights,
       kv: state.kv === "fp8" ? "fp8" : undefined,
       engine: state.engine,
     };
     const size = ["size a deployment", at("sizer/", workload)];
-    if (gpus.length || compared || /\b(compare[ds]?|vs|versus)\b/i.test(text)) {
+    if (found.crowd) {
+      return {
+        said: "The sizer computes the requests at once and the GPUs for a number of people.",
+        links: [[`size a deployment for ${found.crowd.said}`, at("sizer/", workload)]],
+      };
+    }
+    const sides = gpus.length || compared;
+    if (sides || (/\b(compare[ds]?|vs|versus)\b/i.test(text) && (model || own || !missed.length))) {
       const listed = new URLSearchParams(state.model && { model: state.model });
       if (compared) listed.append("engines", [...new Set(engines)].join());
       for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
@@ -797,7 +854,7 @@
         links: [
           [
             "compare models, GPUs or engines",
-            gpus.length || compared ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
+            sides ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
           ],
           ...(state.requests ? [size] : []),
         ],
@@ -828,7 +885,10 @@
       ...missed.filter((word) => CHANGES.test(word) || /\d/.test(word)),
     ];
     const unused = [...choice, ...speed, ...changing];
-    if (!unused.length && !unlisted) return null;
+    // A sentence about something else that holds a word of a name.
+    const words = missed.filter((word) => /[a-z]{2}/.test(word));
+    const search = words.length > 2 || (!own && words.length > found.hits?.length);
+    if (!unused.length && !unlisted && !search) return null;
     const links = [[`the page of ${model.name}`, `models/${model.id}/`]];
     if (own) links.push([`every model on ${own.name}`, at(`gpus/${own.id}/`, { context: state.context })]);
     if (speed.length) links.push(size);
@@ -839,6 +899,7 @@
     const flags = unlisted ? null : changing.every((word) => FLAGS[word]) &&
       changing.map((word) => FLAGS[word].replace("#", String(found.adapters)));
     const other = unused.length > topics.length || unlisted;
+    if (search) return { said: `Not used: ${missed.join(", ")}.`, links, search };
     return {
       said: unlisted
         ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
@@ -881,18 +942,18 @@
       };
     }
     const uses = asks.map((word) => USES[word]).filter(Boolean);
+    // Words that names have together: a list filtered by others would be empty.
+    const together = (words) => names.models.some((model) => words.every((word) => hit(model, word)));
     const filter = [
       ...missed.filter((word) => /^(\d+(\.\d+)?b|[a-z]{3,})$/.test(word) && !CHANGES.test(word)),
       ...uses,
-    ];
-    const unused = [
-      ...asks.filter((word) => !USES[word]),
-      ...missed.filter((word) => !filter.includes(word)),
-    ];
+    ].reduce((kept, word) => (together([...kept, word]) ? [...kept, word] : kept), []);
+    const unused = [...asks, ...missed].filter((word) => !filter.includes(USES[word] || word));
     const rest = unused.length ? ` Not used: ${unused.join(", ")}.` : "";
     if (own) {
       const values = { context: state.context, weights: state.weights, tp: state.tp, name: filter.join(" ") };
       return {
+        search: unused.length > 2,
         said: `No model is named. The list for ${own.name} has every model.${rest}`,
         links: [
           ...names.machines.filter(({ id }) => id === own.id).map(({ id, name }) => [
@@ -906,17 +967,21 @@
         ],
       };
     }
-    const everywhere = missed.length ? searched(text, at) : [];
     const begin = [
       ["Learn: what takes the memory", "learn/"],
       ["Questions and answers", "questions/"],
       ["size a deployment", at("sizer/", { concurrent: state.requests })],
     ];
+    const models = understood.length || filter.length
+      ? [[
+        filter.length ? `models named “${filter.join(" ")}”` : "models",
+        at("models/", { name: filter.join(" ") }),
+      ]]
+      : [];
     return {
-      said: understood.length ? `No model and no GPU is named.${rest}` : "Nothing was understood.",
-      links: understood.length
-        ? [...everywhere, ["models", at("models/", { name: filter.join(" ") })], ...begin]
-        : [...begin, ...everywhere],
+      said: `No model and no GPU is named.${rest}`,
+      links: [...models, ...begin, ...missed.length ? searched(text, at) : []],
+      search: missed.length > filter.length,
     };
   }
 
@@ -928,8 +993,14 @@
     const links = [];
     if (own) links.push([`what runs on the ${own.name}`, `local/${own.id}/`]);
     else if (names.machines.length) {
-      const phrase = home.filter((word) => !AT_HOME.test(word)).join(" ");
-      links.push(["what runs on your machine", at("local/", { name: phrase })]);
+      // Words that a machine of the list has: "studio" is in no name.
+      const words = home.filter((word) => !AT_HOME.test(word)).join(" ").split(" ").reduce((kept, word) => {
+        const all = [...kept, word].map(plainName);
+        return names.machines.some(({ plain }) => all.every((one) => plain.includes(one)))
+          ? [...kept, word]
+          : kept;
+      }, []);
+      links.push(["what runs on your machine", at("local/", { name: words.join(" ") })]);
     }
     if (model) links.push([`${model.name} by memory and quantization`, `models/${model.id}/#home`]);
     // A server on the same machine is another question, which this page answers.
@@ -939,7 +1010,8 @@
         at("", { model: model.id, gpu: state.gpu, context: state.context }),
       ]);
     }
-    if (missed.length > 1) links.push(...searched(text, at));
+    const search = missed.length > 1 || (missed.length > 0 && !model);
+    if (search) links.push(...searched(text, at));
     const left = [...missed, ...found.topics || [], ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
     // Mixes of one maker have bits of their own for each tensor: only a file says them.
     const unread = home.some((word) => /^ud-|_xl$/.test(word));
@@ -952,6 +1024,7 @@
       said:
         `${about}: llama.cpp, Ollama and MLX need different numbers than the server engines on this page.${unused}`,
       links,
+      search,
       command: model && !unread && (own || state.gpu) ? commandOf(found, true) : null,
     };
   }

@@ -81,6 +81,10 @@
     const { model, gpu, deployment, answer, context, names, state, site } = one;
     const say = (name, more = {}) => fill(words.sentences[name], { ...names, ...more });
     if (!deployment) {
+      if (model.refused) {
+        const { label } = site.engine, own = model.refused.startsWith(`${label} `);
+        return say("refused", { reason: own ? `it${model.refused.slice(label.length)}` : model.refused });
+      }
       if (!kvCapacity.isPublished(model, gpu)) return say("not_published");
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;

@@ -957,6 +957,7 @@
         const asked = machine && name === "gpu" ? machine.id : state[name]?.[0];
         values.set(name, asked === "none" ? "" : asked ?? start[name]);
       }
+      if (state.users && !state.concurrent) complete("users"); // a link says the people, and not all that goes with them
       const hidden = Object.keys(state).some((name) => fields[name] && advanced.contains(fields[name]));
       if (hidden) advanced.open = true;
       if (early.some((name) => values.get(name) !== start[name])) write(true);

@@ -253,7 +253,8 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
     the fields of :class:`kvreport.accounting.kernel.PoolRule` as a fifth where states or windows have pools of their own;
     ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
-    of device]} where their kernels lay the format out differently; a cap of 0 is none.
+    of device]} where their kernels lay the format out differently; a cap of 0 is none. ``refused`` is why the engine does not
+    run the model.
     """
     columns = places(site, further=further)
     work = Columns(site, model, columns)
@@ -276,6 +277,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
         **work.of_engine(),
         "weights": work.weights(),
         "held": work.held(),
+        **({"refused": reason} if (reason := site.refusal(model)) else {}),
     }
 
 

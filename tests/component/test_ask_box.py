@@ -103,6 +103,31 @@ def test_another_release_of_a_name_is_said_to_be_missing() -> None:
     assert understood("mistral large 2411 3090", UNEQUAL)["unlisted"] is None
 
 
+RELEASES = """
+const { site, text } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const names = kvreport.asked.prepared({
+  models: [
+    ["four", "Mistral Large 4", "Mistral", "2026-10", 0, []],
+    ["three", "Mistral Large 3 675B Instruct 2512", "Mistral", "2025-12", 0, []],
+    ["older", "Mistral Large 2411", "Mistral", "2024-11", 0, []],
+    ["small", "Mistral Small 4", "Mistral", "2026-03", 0, []],
+  ],
+  gpus: [["h200", "H200", "NVIDIA", "2024", 1, ["h200"]]],
+});
+console.log(JSON.stringify(kvreport.asked.understand(text, site, names)));
+"""
+
+
+def test_a_name_without_its_release_says_which_others_there_are() -> None:
+    """The newest release was taken as if the reader had said so."""
+    assert [one["id"] for one in understood("mistral large on 8 h200", RELEASES)["others"]] == [
+        "three",
+        "older",
+    ]
+    said = understood("mistral large 4 on 8 h200", RELEASES)
+    assert (said["state"]["model"], said["others"]) == ("four", [])
+
+
 def test_a_computer_alone_is_understood() -> None:
     """The line under the box said that nothing was, and the answer named the machine."""
     assert understood("macbook pro 64gb", UNEQUAL)["sentence"].startswith("Understood: ")

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -123,6 +123,46 @@ def test_what_no_state_has_is_named_where_the_answer_stands(repository: Any) -> 
     answered = [row["ask"] for row in questions(repository) if "to" not in row]
     for text, found in zip(answered, asked([f"{text} flavourful" for text in answered]), strict=True):
         assert found["missed"][-1] == "flavourful", text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA out of memory. Tried to allocate 2.00 GiB",
+        "No available memory for the cache blocks",
+        "what is a KV cache",
+        "preemption",
+        "how do I install kvreport",
+        "max_num_seqs (256) exceeds available Mamba cache blocks (183)",
+        "Free memory on device (20.1/23.5 GiB) on startup is less than desired GPU memory utilization (0.9, 21.15 GiB)",
+        "mamba hybrid state memory",
+        "mla vs gqa memory",
+        "two vllm instances same gpu",
+    ],
+)
+def test_a_text_that_names_nothing_of_the_catalog_asks_the_search(text: str) -> None:
+    """Errors and words of the field got links to the lists, or the answer of a model that holds one of their words."""
+    assert asked([text])[0]["way"]["search"]
+
+
+def test_lists_that_the_box_filters_have_a_row(repository: Any) -> None:
+    """A list for the words "32b vision" was empty: names have one or the other."""
+    names = {
+        kind: [" ".join(map(str, one)).lower() for one in shared()["names"][kind]]
+        for kind in ("models", "machines")
+    }
+    texts = [
+        "32b vision model on 4090",
+        "best vision model 4090",
+        "mac studio 256gb",
+        "70b coding model on h100",
+    ]
+    for found in asked([*texts, *(row["ask"] for row in questions(repository))]):
+        for _, address in (found["way"] or {"links": []})["links"]:
+            place = urlsplit(address)
+            words = parse_qs(place.query).get("name", [""])[0].split()
+            listed = names["machines" if place.path == "local/" else "models"]
+            assert any(all(word in name for word in words) for name in listed), address
 
 
 def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
