@@ -145,8 +145,13 @@
     }
 
     /* No answer of this page, but the way to one: {said, links: [[text, address]], command}. The address keeps the question. */
-    function unanswered({ said, links, command }, question) {
+    function unanswered({ said, links, command }, question, understood) {
       turn += 1;
+      // The form says what was understood, and no more: the case that stood in it is of another question.
+      state = { ...start, tp: undefined, ...understood };
+      controls.write({ ...understood, engine: understood.engine || start.engine });
+      for (const kind of ["model", "gpu"]) if (!understood[kind]) named(kind, "", "");
+      names(understood);
       const { make } = kvreport;
       const address = `${location.pathname}?ask=${encodeURIComponent(question).replace(/%20/g, "+")}`;
       if (address !== location.pathname + location.search) {
@@ -169,9 +174,9 @@
       done();
     }
 
-    function names() {
-      const model = site.models.find(([slug]) => slug === state.model);
-      const gpu = kvCapacity.gpuOf(site, state.gpu);
+    function names(said = state) {
+      const model = site.models.find(([slug]) => slug === said.model);
+      const gpu = kvCapacity.gpuOf(site, said.gpu);
       if (model) named("model", model[0], model[1]);
       if (gpu) named("gpu", gpu.id, gpu.name);
     }
@@ -207,6 +212,7 @@
       else await show(ignored);
     }
 
+    page?.start?.(root);
     kvreport.ready = restore();
     kvreport.ready.catch(kvreport.unloaded);
     return {

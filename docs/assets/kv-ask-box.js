@@ -24,11 +24,15 @@
         const said = way.fewest ? [await fewestOn(site.known, found, base), way.said].join(" ") : way.said;
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
         if (pages.length && told.textContent.startsWith("Nothing")) told.textContent = "";
-        kvreport.unanswered?.({
-          ...way,
-          said: pages.length ? "These pages are about it:" : said,
-          links: [...pages, ...way.links],
-        }, field.value);
+        kvreport.unanswered?.(
+          {
+            ...way,
+            said: pages.length ? "These pages are about it:" : said,
+            links: [...pages, ...way.links],
+          },
+          field.value,
+          found.state,
+        );
         return;
       }
       const chosen = !found.state.gpu && isChosen();

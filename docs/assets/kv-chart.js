@@ -53,7 +53,7 @@
       ).map((one) => {
         const [context, requests] = one.line.points[one.line.points.length - 1];
         return { ...one, x: this.x(context), end: this.y(requests), y: 0 };
-      }).sort((a, b) => a.end - b.end);
+      }).sort((a, b) => a.end - b.end || b.x - a.x); // of lines that end as low, the one that reaches farther lies higher
       let before = -kernel.LABEL_GAP;
       for (const one of ends) before = one.y = kernel.labelPlace(one.end, before);
       const over = Math.max(before - this.bottom, 0);

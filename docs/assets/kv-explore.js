@@ -28,6 +28,17 @@
   const COUNTED = 150000; /* rows of which a filter's counts are made */
   const PAGE = matchMedia("(max-width: 45em)").matches ? 20 : 50; /* rows shown at first */
   const FEW = 8; /* choices of a long list that are shown at first */
+  /* Sizes of models, by the parameters that each begins with. */
+  const SIZES = {
+    "0B": "Below 4B",
+    "4B": "4B to 15B",
+    "15B": "15B to 40B",
+    "40B": "40B to 120B",
+    "120B": "120B to 400B",
+    "400B": "400B and more",
+  };
+  const sizeOf = ({ parameters }) =>
+    Object.keys(SIZES).findLast((least) => parameters >= 1e9 * parseFloat(least));
   /* Columns of what is chosen: where all rows have one value, a sentence says it once. */
   const CHOSEN = ["gpu", "tp", "layout", "context", "weights", "kv"];
 
@@ -254,6 +265,12 @@
           label: "Input",
           values: [["text", "Text only"], ["vision", "Vision"], ["audio", "Audio"]],
           of: (row) => row.config.model.inputs.split("|"),
+        },
+        {
+          key: "size",
+          label: "Model size (parameters)",
+          values: Object.entries(SIZES),
+          of: (row) => sizeOf(row.config.model),
         },
         {
           key: "maker",
@@ -507,7 +524,7 @@
         models: matrix.models.filter((model) =>
           (!asked.name || matches(textOf(model), asked.name[0])) && has("kind", model.kind) &&
           (!asked.input || model.inputs.split("|").some((one) => asked.input.includes(one))) &&
-          has("maker", model.maker)
+          has("maker", model.maker) && has("size", sizeOf(model))
         ),
         gpus: site.gpus.filter((gpu) => has("gpu", gpu.id)).sort((a, b) => rank.get(a.id) - rank.get(b.id)),
         sizes: site.layouts.map((_, n) => n).filter((n) => has("tp", layoutKey(n))),
@@ -724,7 +741,7 @@
       if (state.kv && !(state.kv.length === 1 && state.kv[0] === "own")) {
         parts.push(`KV cache ${labelOf("kv").join(" or ")}`);
       }
-      for (const key of ["kind", "input", "maker", "verdict"]) {
+      for (const key of ["kind", "input", "size", "maker", "verdict"]) {
         if (state[key]) parts.push(labelOf(key).join(" or "));
       }
       if (state.engine) parts.push(site.engine.label);

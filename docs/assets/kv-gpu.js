@@ -15,6 +15,11 @@
     const root = form.closest(".md-content") || document.body;
     const slots = $$("[data-kv-slot]", root).map((slot) => [slot, Array.from(slot.childNodes)]);
     const early = kvreport.changedEarly(form);
+    const caseOf = (link) => {
+      const devices = Number($("td", link.closest("tr") || link)?.textContent) || "fewest";
+      return { ...state, tp: devices, context: contextAsked() };
+    };
+    for (const place of $$("#users-table, .kv-groups", root)) kvreport.carry(place, caseOf);
     let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
 
     const ready = kvreport.facts(base).then((found) => {

@@ -7,7 +7,7 @@
 
   /* --- sorting ------------------------------------------------------------------------------------ */
 
-  function sortable(table, changed) {
+  function sortable(table, changed = (_) => {}) {
     const heads = $$("thead th", table);
     heads.forEach((head, index) => {
       if ($(".kv-sort", head)) return;
@@ -313,5 +313,5 @@
     return { restore, release: () => changes.disconnect() };
   }
 
-  Object.assign(kvreport, { index, textFilter });
+  Object.assign(kvreport, { index, textFilter, sortable });
 })();

@@ -157,6 +157,20 @@
     home: {},
     model: {
       keys: ["name"],
+      start: (root) => {
+        const formats = ({ weights, kv, engine }) => ({ weights, kv, engine });
+        for (const place of $$("#users-table, .kv-groups", root)) {
+          kvreport.carry(place, () => {
+            const now = kvreport.now?.();
+            return now &&
+              { ...formats(now), context: now.context === kvKernel.USEFUL_TOKENS ? undefined : now.context };
+          });
+        }
+        kvreport.carry($(".kv-compare-this", root), () => {
+          const now = kvreport.now?.();
+          return now && { models: [now.model], gpu: now.gpu, context: now.context, ...formats(now) };
+        });
+      },
       render: rewrite,
       restore: (root, base, site) => {
         restoreTable(root);

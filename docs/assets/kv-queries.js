@@ -20,7 +20,7 @@
   function conditions(state, choice, site) {
     /** @type {any[]} */
     const found = [["engine", [site.engine.name]]];
-    if (state.name || state.kind || state.input || state.maker) {
+    if (state.name || state.kind || state.input || state.size || state.maker) {
       found.push(["model", choice.models.map((model) => model.id)]);
     }
     if (state.gpu) found.push(["gpu", state.gpu]);

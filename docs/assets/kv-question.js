@@ -398,7 +398,7 @@
     function markExamples(on) {
       for (const label of $$(".kv-example", root)) label.remove();
       for (const block of examples) {
-        block.classList.toggle("kv-of-example", on);
+        block.toggleAttribute("data-kv-of-example", on); // a table with a class has none of the theme's style
         if (!on) continue;
         const label = kvreport.make("strong", { class: "kv-example" }, "Example: ");
         if (block.matches("table")) {
@@ -493,12 +493,20 @@
           kvState.search({ ...rest, gpu: gpu.id }),
           `${facts.model.name} on ${onDevices(size, gpu.short)}`,
         ],
-        gpu: [`gpus/${gpu.id}/`, kvState.search({ context: state.context }), `Every model on ${gpu.short}`],
+        gpu: [
+          `gpus/${gpu.id}/`,
+          kvState.search({ context: state.context, weights: state.weights }),
+          `Every model on ${gpu.short}`,
+        ],
         sizer: [
           "sizer/",
-          `?model=${model}&context=${tokens(state.context).replace(/,/g, "")}&concurrent=${
-            state.requests || 1
-          }`,
+          `?${new URLSearchParams({
+            model,
+            gpu: gpu.id,
+            context: tokens(state.context).replace(/,/g, ""),
+            concurrent: String(state.requests || 1),
+            ...state.weights && { weights: state.weights },
+          })}`,
           null,
         ],
       };

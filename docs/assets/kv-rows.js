@@ -24,6 +24,15 @@
     if (rest) delete rest.dataset.kvRows;
   }
 
+  /* Let the links of a place keep what the page asks: an address is completed when its link is followed. */
+  function carry(place, stateOf) {
+    const complete = ({ target }) => {
+      const link = target.closest("a[href]"), state = link && stateOf(link);
+      if (state) link.search = kvState.search({ ...state, model: undefined });
+    };
+    for (const kind of ["pointerdown", "keydown", "click"]) place?.addEventListener(kind, complete, true);
+  }
+
   /* Give a table another caption; a button that stands in it stays. */
   function captioned(table, text) {
     table.caption.firstChild.textContent = text;
@@ -83,5 +92,5 @@
     }
   }
 
-  Object.assign(kvreport, { restoreTable, keepTable, putGroups, captioned, whyNot });
+  Object.assign(kvreport, { carry, restoreTable, keepTable, putGroups, captioned, whyNot });
 })();

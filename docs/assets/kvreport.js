@@ -520,7 +520,7 @@
       cell.textContent = fixed(bytes / scale, (cell.textContent.split(".")[1] || "").length);
     }
     for (const label of $$(".kv-gib", root)) label.textContent = unit;
-    for (const button of $$(".kv-units", root)) button.textContent = `in ${other()}`;
+    for (const button of $$(".kv-units", root)) button.textContent = `Show ${other()}`;
   }
 
   function stored(key) {
@@ -776,14 +776,15 @@
   const ANSWERS = scriptsOf("capacity state chart result form rows");
   const STATE = ["kv-core-page.js", ...ANSWERS, ...scriptsOf("show answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
-  const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader", "textFilter"];
+  const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader", "textFilter", "sortable"];
   /* Of these, what one key of the address asks for; others are wanted by any. */
-  const ASKED_BY = { askBox: "ask", textFilter: "name" };
+  const ASKED_BY = { askBox: "ask", textFilter: "name", sortable: "sort" };
 
   /** @type {[string, string, string[]][]} */
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
+    ["[data-kv-sortable]", "sortable", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", [...STATE, ...scriptsOf("picker ask ask-box")]],
     ["[data-kv-gpupage]", "gpuPage", ["kv-core-lists.js", ...ANSWERS, "kv-matrix.js", "kv-gpu.js"]],
@@ -827,7 +828,7 @@
     "[data-kv-state], [data-kv-gpupage], [data-kv-reader], [data-kv-sizer], [data-kv-compare], [data-kv-explore]";
 
   /* What works without other files. Browsers do not let a page that is opened as a file read any. */
-  const ALONE = ["index", "textFilter", "guess", "quiz", "choice", "exercise", "instrument"];
+  const ALONE = ["index", "textFilter", "sortable", "guess", "quiz", "choice", "exercise", "instrument"];
   const AS_FILE =
     "This page was opened as a file, and browsers do not let a file read the numbers next to it. The text is complete; " +
     "forms, filters and search need a server: run “python -m http.server” in the site’s folder and open the address that it prints.";

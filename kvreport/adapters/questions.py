@@ -54,13 +54,21 @@ def _tools(uri: str, reader: Reader, catalog: Catalog) -> str:
     """Links to the tools with the page's case; the site's script keeps them in step with the form."""
     model, gpu = catalog.model(reader.model), catalog.accelerator(reader.gpu)
     context = units.human_tokens(reader.context)
-    case = {"gpu": gpu.id, "tp": reader.gpus, "context": context}
-    if reader.weights:
-        case["weights"] = reader.weights
-    sized = {"model": model.slug, "context": context, "concurrent": max(reader.requests, 1)}
+    formats = {"weights": reader.weights} if reader.weights else {}
+    sized = {
+        "model": model.slug,
+        "gpu": gpu.id,
+        "context": context,
+        "concurrent": max(reader.requests, 1),
+    } | formats
+    case = {"gpu": gpu.id, "tp": reader.gpus, "context": context} | formats
     listed = (
         ("model", f"{model.name} on {reader.names['GPU']}", f"models/{model.slug}/?{urlencode(case)}"),
-        ("gpu", f"Every model on {gpu.short_name}", f"gpus/{gpu.id}/?{urlencode({'context': context})}"),
+        (
+            "gpu",
+            f"Every model on {gpu.short_name}",
+            f"gpus/{gpu.id}/?{urlencode({'context': context} | formats)}",
+        ),
         ("sizer", "Size a deployment for this case", f"sizer/?{urlencode(sized)}"),
     )
     links = " · ".join(

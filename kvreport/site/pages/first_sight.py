@@ -114,6 +114,17 @@ def finding(data: charts.FirstSights) -> str:
 BAND_NAMES: Final = {True: "inside its 80% band", False: "outside its 80% band", None: "no band"}
 
 
+def counts(found: FirstSeen, request: charts.ChartRequest) -> str:
+    """Return how many logs the page counts where: in the picture, in the errors and in the bands."""
+    data = cast("charts.FirstSights", request.data)
+    logs = [log for run in found.runs for log in run.logs if not is_own(log)]
+    return (
+        f"The chart at the top of this page shows {units.count(len(data.marks) + data.empty)} logs that print tokens. The first "
+        f"table counts the servers that started: {units.count(len(errors_of(logs)))} with an error in tokens or bytes, and "
+        f"{units.count(len(bands_of(logs)))} with an error band."
+    )
+
+
 def tables(found: FirstSeen, validation: Validation) -> list[Table]:
     """Errors at first sight by day, and every log with its error now."""
     return [_days(found), _logs(found, validation)]

@@ -356,6 +356,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
         rows=tuple(rows),
         name="users-table",
         css="kv-grid",
+        sortable=True,
         dense=True,
         noun="models",
     )

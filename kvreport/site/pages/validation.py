@@ -160,6 +160,8 @@ def page_of(
         body = _tables(*first_sight.tables(first, found))
         request = first_sight.picture(first, found)
         drawn = None if request is None else drawings.get(request.digest)
+        if request is not None:
+            body = Markup("<p>{}</p>\n{}").format(first_sight.counts(first, request), body)
         if request is not None and drawn is not None:
             scatter = {"chart": first_sight.chart(request), "drawing": drawn}
         sections.insert(0, ("first-sight", "First predictions", body))

@@ -53,6 +53,7 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
         rows=tuple(rows),
         name="users-table",
         css="kv-grid",
+        sortable=True,
         dense=True,
         noun="accelerators",
     )
