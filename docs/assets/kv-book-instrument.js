@@ -2,8 +2,7 @@
    arithmetic is kvLessons, translated from Python; this file only moves and shows. */
 (function () {
   "use strict";
-  const { count, fixed, $, make, tokens } = kvreport;
-  const SVG = "http://www.w3.org/2000/svg";
+  const { count, draw, fixed, $, make, tokens } = kvreport;
   const SCALES = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, KiB: 2 ** 10, ms: 1e-3, "%": 0.01 };
 
   /* As kvreport.book.instruments.shown. */
@@ -14,12 +13,6 @@
     const [unit, digits = "0"] = form.split(".");
     const number = fixed(value / (SCALES[unit] || 1), Number(digits));
     return unit === "%" || unit === "×" ? number + unit : `${number} ${unit}`;
-  }
-
-  function drawn(name, attributes) {
-    const node = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
-    return node;
   }
 
   function instrument(root) {
@@ -62,7 +55,7 @@
       const label = `${
         parts.map(([, words, size]) => `${words} ${shown(size, spec.barForm)}`).join(", ")
       }; ${spec.limitLabel} ${shown(limit, spec.barForm)}`;
-      const svg = drawn("svg", {
+      const svg = draw("svg", {
         viewBox: "0 0 1000 44",
         role: "img",
         "aria-label": label,
@@ -71,11 +64,11 @@
       let x = 0;
       for (const [role, , size] of parts) {
         svg.append(
-          drawn("rect", { x, y: 6, width: Math.max(size * scale, 0), height: 32, class: `kv-fill--${role}` }),
+          draw("rect", { x, y: 6, width: Math.max(size * scale, 0), height: 32, class: `kv-fill--${role}` }),
         );
         x += size * scale;
       }
-      svg.append(drawn("line", { x1: limit * scale, x2: limit * scale, y1: 0, y2: 44, class: "kv-limit" }));
+      svg.append(draw("line", { x1: limit * scale, x2: limit * scale, y1: 0, y2: 44, class: "kv-limit" }));
       picture.replaceChildren(
         svg,
         make(

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make } = kvreport;
+  const { $, $$, definitions, make } = kvreport;
 
   function claims(form) {
     const release = form.dataset.kvRuns ? kvreport.ownPolicy() : () => {};
@@ -36,11 +36,7 @@
       ];
       box.replaceChildren(
         make("p", { class: "kv-big" }, found.verdict[0].toUpperCase() + found.verdict.slice(1)),
-        make(
-          "dl",
-          { class: "kv-readings" },
-          ...rows.map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))),
-        ),
+        definitions("kv-readings", rows),
         make("p", {}, found.explanation),
       );
     }

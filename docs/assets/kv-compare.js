@@ -3,7 +3,8 @@
 (function () {
   "use strict";
 
-  const { $, make, load, count, fixed, gib, tokens, roughTokens, onDevices, ignoredNote, result } = kvreport;
+  const { $, make, load, count, fixed, gib, tokens, roughTokens, onDevices, grid, ignoredNote, result } =
+    kvreport;
   const FIELDS = "models gpus gpu model tp pp dp ep dcp nodes weights kv engine context".split(" ");
   const LAYOUT = ["tp", "pp", "dp", "ep", "dcp", "nodes"];
   const TERA = 1e12;
@@ -532,77 +533,44 @@
     function table() {
       const up = new URL("../", location.href);
       const page = (thing) => new URL(`${key()}/${thing.id}/`, up).href;
-      const number = (text) => make("td", { class: "kv-num" }, text);
       const [over] = kvKernel.words.no_request.context_exceeds_model;
-      const head = (title, unit) =>
-        make(
-          "th",
-          { scope: "col", class: "kv-num" },
-          title,
-          unit ? make("span", { class: "kv-unit" }, unit) : null,
-        );
       const rows = shown.map((thing) => {
         const facts = row(thing);
         const unlisted = state.engines || (state.gpus && thing.gpu.devices);
         const title = unlisted ? thing.name : make("a", { href: page(thing) }, thing.name);
-        const name = make("th", { scope: "row" }, title);
         if (!facts.devices) {
           const why = result.conclusion(thing.one).replaceAll("**", "");
-          return make(
-            "tr",
-            {},
-            name,
-            make("td", { class: "kv-no kv-why", colspan: contexts().length + heads().length }, why),
-          );
+          const colspan = contexts().length + heads().length;
+          return [title, make("td", { class: "kv-no kv-why", colspan }, why)];
         }
-        return make(
-          "tr",
-          {},
-          name,
-          number(String(facts.devices)),
+        return [
+          title,
+          String(facts.devices),
           ...facts.requests.map(([context, answer]) => cell(answer, thing, context)),
-          number(roughTokens(facts.longest)),
-          number(gib(facts.weights)),
-          number(facts.bandwidth ? facts.bandwidth.toFixed(2) : "unknown"),
-          number(facts.speed ? count(Math.round(facts.speed)) : takes(thing.model) ? "unknown" : over),
+          roughTokens(facts.longest),
+          gib(facts.weights),
+          facts.bandwidth ? facts.bandwidth.toFixed(2) : "unknown",
+          facts.speed ? count(Math.round(facts.speed)) : takes(thing.model) ? "unknown" : over,
           ...(priced().prices.size
             ? [
-              number(facts.price === null ? "not given" : facts.price.toFixed(3)),
-              number(
-                facts.perRequest !== null
-                  ? facts.perRequest.toFixed(3)
-                  : takes(thing.model)
-                  ? facts.price === null ? "not given" : "none fits"
-                  : over,
-              ),
+              facts.price === null ? "not given" : facts.price.toFixed(3),
+              facts.perRequest !== null
+                ? facts.perRequest.toFixed(3)
+                : takes(thing.model)
+                ? facts.price === null ? "not given" : "none fits"
+                : over,
             ]
             : []),
-        );
+        ];
       });
-      $("#compare-table", root).replaceChildren(
-        make(
-          "caption",
-          {},
-          `Concurrent requests${state.per ? " per GPU" : ""} by context per request (tokens)`,
-        ),
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            make(
-              "th",
-              { scope: "col" },
-              { models: "Model", gpus: "GPU or accelerator", engines: "Engine and release" }[key()],
-            ),
-            head(...HEADS[0]),
-            ...contexts().map((context) => head(tokens(context), "")),
-            ...heads().slice(1).map((one) => head(...one)),
-          ),
-        ),
-        make("tbody", {}, ...rows),
+      const what = { models: "Model", gpus: "GPU or accelerator", engines: "Engine and release" }[key()];
+      const titles = [HEADS[0], ...contexts().map((context) => [tokens(context), ""]), ...heads().slice(1)];
+      const made = grid(
+        `Concurrent requests${state.per ? " per GPU" : ""} by context per request (tokens)`,
+        [what, ...titles.map(([title, unit]) => [title, unit && make("span", { class: "kv-unit" }, unit)])],
+        rows,
       );
+      $("#compare-table", root).replaceChildren(...$("table", made).children);
     }
 
     function cell(answer, thing, context) {

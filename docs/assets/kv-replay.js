@@ -7,6 +7,7 @@
     $,
     $$,
     make,
+    draw,
     count,
     gib,
     plural,
@@ -21,7 +22,6 @@
   } = kvreport;
   const GIB = 2 ** 30;
   const POINTS = 20;
-  const SVG = "http://www.w3.org/2000/svg";
 
   const largest = () => kvKernel.words.trace.bytes;
 
@@ -439,15 +439,8 @@
 
     /* --- drawing -------------------------------------------------------------------------------- */
 
-    function svg(name, attributes, ...children) {
-      const node = document.createElementNS(SVG, name);
-      for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-      node.append(...children);
-      return node;
-    }
-
     const text = (words, [across, down], anchor = "middle") =>
-      svg(
+      draw(
         "text",
         { x: across, y: down, "text-anchor": anchor, "font-size": 13, fill: "currentColor" },
         words,
@@ -455,7 +448,7 @@
 
     /* A line of a chart through points, and one across it at a height. */
     const curve = (points, colour, dash) =>
-      svg("polyline", {
+      draw("polyline", {
         fill: "none",
         stroke: colour,
         "stroke-width": 2,
@@ -463,7 +456,7 @@
         points: points.join(" "),
       });
     const rule = (from, to, at) =>
-      svg("line", { x1: from, x2: to, y1: at, y2: at, stroke: "currentColor", "stroke-opacity": 0.15 });
+      draw("line", { x1: from, x2: to, y1: at, y2: at, stroke: "currentColor", "stroke-opacity": 0.15 });
 
     function chart(points, pool) {
       // A unit is a pixel: letters have one size, whatever the width.
@@ -492,7 +485,7 @@
       parts.push(text("KV cache per GPU (GiB)", [(left + width - right) / 2, height - 6]));
       if (pool >= points[0].gib && pool <= points[points.length - 1].gib) {
         parts.push(
-          svg("line", {
+          draw("line", {
             x1: x(pool),
             x2: x(pool),
             y1: top,
@@ -510,7 +503,7 @@
         text("Best possible: dashed", [width - right, height - bottom - 28], "end"),
         text("LRU: solid", [width - right, height - bottom - 9], "end"),
       );
-      const drawn = svg("svg", {
+      const drawn = draw("svg", {
         class: "kv-svg",
         viewBox: `0 0 ${width} ${height}`,
         role: "img",
@@ -549,10 +542,10 @@
         text("Time (minutes)", [(left + width - right) / 2, height - 6]),
         line((one) => one[1] + one[2], "var(--kv-l2)", "7 3"),
         line((one) => one[1], "var(--kv-l1)", "1 0"),
-        svg("circle", { cx: place, cy: y(open[0]), r: 4, fill: "var(--kv-l2)" }),
+        draw("circle", { cx: place, cy: y(open[0]), r: 4, fill: "var(--kv-l2)" }),
         text(`Peak ${count(open[0])}`, [place + (late ? -8 : 8), y(open[0]) - 8], late ? "end" : "start"),
       );
-      const drawn = svg("svg", {
+      const drawn = draw("svg", {
         class: "kv-svg",
         viewBox: `0 0 ${width} ${height}`,
         role: "img",

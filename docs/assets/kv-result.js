@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const { $, make, count, gib, plural, tokens, roughTokens, usersCell, unbroken } = kvreport;
+  const { $, make, count, gib, plural, tokens, roughTokens, usersCell, command } = kvreport;
   const words = kvKernel.words;
 
   const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
@@ -189,17 +189,6 @@
       return fill(words.cells.short, { short: kvreport.missing(answer.short) });
     }
     return (words.no_request[answer.verdict] || ["0"])[0];
-  }
-
-  function command(text) {
-    const copy = make("button", { type: "button", class: "kv-chip" }, "Copy");
-    copy.addEventListener("click", () => kvreport.copy(text, copy));
-    return make(
-      "div",
-      { class: "highlight kv-command" },
-      make("pre", {}, make("code", {}, ...unbroken(text))),
-      copy,
-    );
   }
 
   /* Commands of a case: the one that computes it again, and the one that serves it, where it runs. */

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, tokens, memoryBar, result } = kvreport;
+  const { $, $$, make, count, gib, grid, tokens, memoryBar, result } = kvreport;
   const {
     conclusion,
     requestsText,
@@ -140,6 +140,12 @@
     const { site, model, deployment, gpu } = one;
     if (!deployment) return null;
     const rows = site.contexts.filter((context) => context <= model.limit || context === site.contexts[0]);
+    const heads = [
+      "Context per request (tokens)",
+      "Concurrent requests",
+      "KV cache per request and GPU (GiB)",
+      "Limited by",
+    ];
     const body = rows.map((context) => {
       const answer = kvCapacity.serve(deployment, context);
       return make(
@@ -151,40 +157,14 @@
         make("td", {}, limitWords(answer)),
       );
     });
-    return make(
-      "div",
-      {
-        class: "kv-scroll kv-scroll--open",
-        role: "region",
-        tabindex: "0",
-        "aria-label": "Capacity by context length",
-      },
-      make(
-        "table",
-        { class: "kv-table kv-by-context" },
-        make(
-          "caption",
-          {},
-          `${model.name} on ${devicesText(deployment.layout, gpu)}, by context per request`,
-        ),
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            ...[
-              "Context per request (tokens)",
-              "Concurrent requests",
-              "KV cache per request and GPU (GiB)",
-              "Limited by",
-            ]
-              .map((title, n) => make("th", { scope: "col", class: n < 3 ? "kv-num" : false }, title)),
-          ),
-        ),
-        make("tbody", {}, ...body),
-      ),
+    const made = grid(
+      `${model.name} on ${devicesText(deployment.layout, gpu)}, by context per request`,
+      heads,
+      body,
+      { css: "kv-by-context", label: "Capacity by context length", numeric: (n) => n < 3 },
     );
+    made.tabIndex = 0;
+    return made;
   }
 
   const limitWords = (answer) =>

@@ -14,11 +14,12 @@
     writeState,
     ignoredNote,
     debounce,
+    command,
     copy,
+    grid,
     plural,
     picker,
     units,
-    unbroken,
   } = kvreport;
   const LENGTHS = ["context", "prompt", "output", "average", "prefix"];
   const NUMBERS = [
@@ -573,47 +574,17 @@
           best.replicas[2],
         ],
       ];
-      const row = (title, value) =>
-        make(
-          "tr",
-          {},
-          make("th", { scope: "row" }, title),
-          ...columns.map((column) => make("td", { class: "kv-num" }, ...[value(column)].flat())),
-        );
-      return make(
-        "div",
-        {
-          class: "kv-scroll kv-scroll--open",
-          role: "region",
-          "aria-label": "Average, peak and spares",
-        },
-        make(
-          "table",
-          { class: "kv-table" },
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              make("th", { scope: "col" }, best.gpu.name),
-              ...columns.map(([title]) => make("th", { scope: "col", class: "kv-num" }, title)),
-            ),
-          ),
-          make(
-            "tbody",
-            {},
-            row("Concurrent requests", ([, requests]) => count(requests)),
-            row("Replicas", ([, , replicas]) => count(replicas)),
-            row("GPUs", ([, , replicas]) => count(replicas * best.layout.devices)),
-            row("Requests that fit", ([, , replicas]) => count(replicas * best.each)),
-            row(
-              "Headroom",
-              ([, requests, replicas]) => withBar(kvKernel.headroom(replicas, best.each, requests)),
-            ),
-          ),
+      const row = (title, value) => [title, ...columns.map(value)];
+      return grid("", [best.gpu.name, ...columns.map(([title]) => title)], [
+        row("Concurrent requests", ([, requests]) => count(requests)),
+        row("Replicas", ([, , replicas]) => count(replicas)),
+        row("GPUs", ([, , replicas]) => count(replicas * best.layout.devices)),
+        row("Requests that fit", ([, , replicas]) => count(replicas * best.each)),
+        row(
+          "Headroom",
+          ([, requests, replicas]) => withBar(kvKernel.headroom(replicas, best.each, requests)),
         ),
-      );
+      ], { label: "Average, peak and spares" });
     }
 
     /* What the peak leaves of the KV pool. */
@@ -762,76 +733,30 @@
       );
       const columns = every.filter((one) => !same.includes(one));
       const common = same.map(([title, value]) => `${title}: ${value(shown[0])}`).join("; ");
-      const cell = (one, [title, value, numeric]) => {
-        const attributes = title === "Memory"
-          ? { class: "kv-num kv-size", "data-value": one.memory }
-          : { class: numeric ? "kv-num" : false };
-        return make("td", attributes, ...[value(one)].flat());
-      };
-      const rows = shown.map((one) =>
-        make(
-          "tr",
-          {},
-          make(
-            "th",
-            { scope: "row" },
-            one.gpu.devices
-              ? one.gpu.short
-              : make("a", { href: new URL(`gpus/${one.gpu.id}/`, up).href }, one.gpu.short),
-          ),
-          ...columns.map((column) => cell(one, column)),
-        )
+      const numeric = [false, ...columns.map(([, , number]) => number)];
+      const cell = (one, title, value) =>
+        title === "Memory"
+          ? make("td", { class: "kv-num kv-size", "data-value": one.memory }, value(one))
+          : value(one);
+      const name = ({ gpu }) =>
+        gpu.devices ? gpu.short : make("a", { href: new URL(`gpus/${gpu.id}/`, up).href }, gpu.short);
+      const heads = columns.map(([title]) =>
+        title === "Memory" ? [title, make("span", { class: "kv-unit kv-gib" }, "GiB")] : title
       );
-      const heads = [["GPU", null, false], ...columns].map(([title, , numeric]) =>
-        make(
-          "th",
-          { scope: "col", class: numeric ? "kv-num" : false },
-          title,
-          title === "Memory" ? make("span", { class: "kv-unit kv-gib" }, "GiB") : null,
-        )
-      );
-      return make(
-        "div",
-        {
-          class: "kv-scroll kv-scroll--open",
-          role: "region",
-          "aria-label": "Deployments, best first",
-        },
-        make(
-          "table",
-          { class: "kv-table" },
-          make(
-            "caption",
-            {},
-            `${
-              alone
-                ? `The best deployment of each layout on ${listed[0].gpu.short}`
-                : `The best deployment on each of ${plural(listed.length, "GPU type|GPU types")}${
-                  answer.alike ? "" : ", commonly rented ones first"
-                }`
-            }${
-              listed.length > 20 ? "; the first 20 are shown" : ""
-            }. Headroom is the spare capacity above the peak load, as a percentage of that load.${
-              common && ` In every row: ${common}.`
-            }`,
-          ),
-          make("thead", {}, make("tr", {}, ...heads)),
-          make("tbody", {}, ...rows),
-        ),
-      );
-    }
-
-    function command(text) {
-      const button = make("button", {
-        type: "button",
-        class: "kv-chip",
-        onclick: (event) => copy(text, event.currentTarget),
-      }, "Copy");
-      return make(
-        "div",
-        { class: "highlight kv-command" },
-        make("pre", {}, make("code", {}, ...unbroken(text))),
-        button,
+      const what = alone
+        ? `The best deployment of each layout on ${listed[0].gpu.short}`
+        : `The best deployment on each of ${plural(listed.length, "GPU type|GPU types")}${
+          answer.alike ? "" : ", commonly rented ones first"
+        }`;
+      return grid(
+        `${what}${
+          listed.length > 20 ? "; the first 20 are shown" : ""
+        }. Headroom is the spare capacity above the peak load, as a percentage of that load.${
+          common && ` In every row: ${common}.`
+        }`,
+        ["GPU", ...heads],
+        shown.map((one) => [name(one), ...columns.map(([title, value]) => cell(one, title, value))]),
+        { label: "Deployments, best first", numeric: (n) => numeric[n] },
       );
     }
 

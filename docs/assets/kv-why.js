@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { make, count, gib, tokens } = kvreport;
+  const { make, draw, grid, count, gib, tokens } = kvreport;
   const words = kvKernel.words;
   const LEVERS = words.levers;
 
@@ -68,16 +68,13 @@
   }
 
   function barOf(bytes, role, most) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    node.setAttribute("viewBox", "0 0 100 10");
-    node.setAttribute("preserveAspectRatio", "none");
-    node.setAttribute("aria-hidden", "true");
-    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    rect.setAttribute("class", `kv-fill-${role === "total" ? "use" : role === "taken" ? "driver" : role}`);
-    rect.setAttribute("width", String(100 * Math.min(Math.abs(bytes) / most, 1)));
-    rect.setAttribute("height", "10");
-    node.append(rect);
-    return node;
+    const fill = role === "total" ? "use" : role === "taken" ? "driver" : role;
+    const width = 100 * Math.min(Math.abs(bytes) / most, 1);
+    return draw(
+      "svg",
+      { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+      draw("rect", { class: `kv-fill-${fill}`, width, height: 10 }),
+    );
   }
 
   /* --- levers ----------------------------------------------------------------------------------------------- */
@@ -142,38 +139,15 @@
     }
     const helps = (row) => words.serving_verdicts.includes(row.answer.verdict) && row.answer.users > 0;
     rows.sort((a, b) => Number(helps(b)) - Number(helps(a)));
-    return make(
-      "table",
-      { class: "kv-table kv-levers" },
-      make("caption", {}, "What one change gives"),
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          ...["Change", "Concurrent requests", "Result"].map((text, n) =>
-            make("th", { scope: "col", class: n === 1 ? "kv-num" : null }, text)
-          ),
-        ),
-      ),
-      make(
-        "tbody",
-        {},
-        ...rows.map((row) =>
-          make(
-            "tr",
-            {},
-            make("th", { scope: "row" }, link(row, close)),
-            make("td", { class: "kv-num" }, count(row.answer.users)),
-            make(
-              "td",
-              {},
-              helps(row) ? words.verdict_labels[row.answer.verdict] : kvreport.result.cellWords(row.answer),
-            ),
-          )
-        ),
-      ),
+    return grid(
+      "What one change gives",
+      ["Change", "Concurrent requests", "Result"],
+      rows.map((row) => [
+        link(row, close),
+        count(row.answer.users),
+        helps(row) ? words.verdict_labels[row.answer.verdict] : kvreport.result.cellWords(row.answer),
+      ]),
+      { css: "kv-levers", numeric: (n) => n === 1 },
     );
   }
 

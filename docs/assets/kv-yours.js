@@ -3,7 +3,8 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, tokens, memoryBar, plural, debounce, unbroken } = kvreport;
+  const { $, $$, make, command, count, definitions, gib, grid, tokens, memoryBar, plural, debounce } =
+    kvreport;
   const HEADER_BYTES = 64 * 2 ** 20; /* of a file of tensors only the header is read */
   const TEXT_BYTES = 8 * 2 ** 20; /* of a config or an index, as the library takes */
   const CONTEXTS = [2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576];
@@ -266,18 +267,18 @@
     const billions = (n) => n >= 1e9 ? `${(n / 1e9).toPrecision(3)} B` : `${(n / 1e6).toPrecision(3)} M`;
 
     function facts(model) {
-      const fact = (label, value, note) =>
-        make("div", {}, make("dt", {}, label), make("dd", {}, value, note && make("small", {}, ` ${note}`)));
-      const experts = model.experts && `${model.experts[0]} of ${model.experts[1]} experts per token`;
-      return make(
-        "dl",
-        { class: "kv-facts" },
-        fact("Architecture", model.architecture),
-        fact("Parameters", billions(model.parameters), `${count(model.parameters)} exactly`),
-        fact("Active parameters", billions(model.active_parameters), experts),
-        fact("Context limit (tokens)", tokens(model.context_tokens)),
-        fact("Weight format", model.weight_format),
-      );
+      const note = (text) => make("small", {}, ` ${text}`);
+      return definitions("kv-facts", [
+        ["Architecture", model.architecture],
+        ["Parameters", billions(model.parameters), note(`${count(model.parameters)} exactly`)],
+        [
+          "Active parameters",
+          billions(model.active_parameters),
+          model.experts && note(`${model.experts[0]} of ${model.experts[1]} experts per token`),
+        ],
+        ["Context limit (tokens)", tokens(model.context_tokens)],
+        ["Weight format", model.weight_format],
+      ]);
     }
 
     function assumed(model) {
@@ -385,21 +386,9 @@
         own.kv && `--kv ${own.kv}`,
         own.engine === "vllm" ? "" : `--engine ${own.engine}`,
       ];
-      const command = make(
-        "div",
-        { class: "highlight kv-command" },
-        make(
-          "pre",
-          {},
-          make(
-            "code",
-            {},
-            ...unbroken(["kvreport estimate", model.source, ...flags].filter(Boolean).join(" ")),
-          ),
-        ),
-      );
+      const again = command(["kvreport estimate", model.source, ...flags].filter(Boolean).join(" "));
       const big = make("p", { class: "kv-big" }, ...sentence, missing);
-      if (refused) return [big, command];
+      if (refused) return [big, again];
       return [
         big,
         budget.weights <= budget.total_bytes
@@ -414,50 +403,19 @@
             { class: "kv-note" },
             `Weights need ${gib(budget.weights)} GiB per GPU; ${gib(budget.total_bytes)} GiB are usable.`,
           ),
-        make(
-          "dl",
-          { class: "kv-facts" },
-          ...[
-            ["Weights per GPU (GiB)", gib(answer.weight_bytes_per_gpu)],
-            ["KV cache per token (bytes)", count(answer.kv_bytes_per_token_per_gpu)],
-            ["KV cache per request (GiB)", gib(answer.kv_bytes_per_request_per_gpu, 3)],
-            ["Longest request that fits (tokens)", count(answer.max_context_tokens)],
-            ["Limited by", limit(answer, answer)],
-          ].map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))),
-        ),
-        command,
+        definitions("kv-facts", [
+          ["Weights per GPU (GiB)", gib(answer.weight_bytes_per_gpu)],
+          ["KV cache per token (bytes)", count(answer.kv_bytes_per_token_per_gpu)],
+          ["KV cache per request (GiB)", gib(answer.kv_bytes_per_request_per_gpu, 3)],
+          ["Longest request that fits (tokens)", count(answer.max_context_tokens)],
+          ["Limited by", limit(answer, answer)],
+        ]),
+        again,
         byContext(answer, where),
       ];
     }
 
-    function tableOf(caption, head, rows, css) {
-      return make(
-        "figure",
-        { class: "kv-figure" },
-        make(
-          "div",
-          { class: "md-typeset__scrollwrap kv-scroll" },
-          make(
-            "table",
-            { class: `kv-table ${css || ""}` },
-            make("caption", {}, caption),
-            make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
-            make(
-              "tbody",
-              {},
-              ...rows.map(([first, ...rest]) =>
-                make(
-                  "tr",
-                  {},
-                  make("th", { scope: "row" }, first),
-                  ...rest.map((cell) => make("td", {}, cell)),
-                )
-              ),
-            ),
-          ),
-        ),
-      );
-    }
+    const tableOf = (caption, heads, rows) => grid(caption, heads, rows, { numeric: () => false });
 
     function byContext(answer, where) {
       return tableOf(

@@ -209,29 +209,48 @@
     );
   }
 
-  /* A small table: the first column names, the others hold numbers. */
-  function grid(caption, heads, rows) {
-    const head = heads.map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text));
-    const body = rows.map(([first, ...others]) =>
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, first),
-        ...others.map((text) => make("td", { class: "kv-num" }, text)),
-      )
-    );
+  /* A table in its scroller. A head or a cell is a text, a node, a list of them, or a cell that is already made; the first
+     of a row names it. numeric: which columns hold numbers; label: what the scroller is called. */
+  function grid(caption, heads, rows, { css = "", label = caption, numeric = (n) => n > 0 } = {}) {
+    const cell = (tag, scope) => (given, n) =>
+      given instanceof HTMLTableCellElement ? given : make(
+        n ? tag : "th",
+        { scope: n ? scope : scope || "row", class: numeric(n) && "kv-num" },
+        ...[given].flat(),
+      );
+    const line = (row) => row instanceof Element ? row : make("tr", {}, ...row.map(cell("td", false)));
     return make(
       "div",
-      { class: "kv-scroll kv-scroll--open", role: "region", "aria-label": caption },
+      { class: "kv-scroll kv-scroll--open", role: "region", "aria-label": label },
       make(
         "table",
-        { class: "kv-table" },
-        make("caption", {}, caption),
-        make("thead", {}, make("tr", {}, ...head)),
-        make("tbody", {}, ...body),
+        { class: `kv-table ${css}`.trim() },
+        caption && make("caption", {}, ...[caption].flat()),
+        make("thead", {}, make("tr", {}, ...heads.map(cell("th", "col")))),
+        make("tbody", {}, ...rows.map(line)),
       ),
     );
   }
+
+  /* A command with the button that copies it. */
+  function command(text) {
+    const button = make("button", { type: "button", class: "kv-chip" }, "Copy");
+    button.addEventListener("click", () => copy(text, button));
+    return make(
+      "div",
+      { class: "highlight kv-command" },
+      make("pre", {}, make("code", {}, ...unbroken(text))),
+      button,
+    );
+  }
+
+  /* Names with what belongs to each. */
+  const definitions = (css, pairs) =>
+    make(
+      "dl",
+      { class: css },
+      ...pairs.map(([name, ...told]) => make("div", {}, make("dt", {}, name), make("dd", {}, ...told))),
+    );
 
   function draw(tag, attributes, ...children) {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -969,6 +988,8 @@
     memoryBar,
     unbroken,
     grid,
+    command,
+    definitions,
     readState,
     writeState,
     moveTo,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import griffe
 
 URI: Final = "about/api/"
+INSTALL: Final = "about/install/"
+"""Where a site says how to get the package."""
 
 _WITH_OPTIONS: Final = "estimate"
 """The function under which every option stands; others refer to it."""
@@ -69,6 +71,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     if inputs.site.catalog.folder.resolve() != data_dir().resolve():
         return
     parts = inputs.site.parts
+    install = INSTALL if INSTALL in inputs.addresses else ""
     entries = parts.value("api", parts.key(code()), every_entry)
     yield Page(
         uri=URI,
@@ -76,7 +79,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         title="Python API reference",
         heading="Python API",
         description=f"{len(entries)} public names of the package kvreport: arguments, results, errors.",
-        lead=render("api/lead.html", URI, {"version": kvreport.__version__}),
+        lead=render("api/lead.html", URI, {"version": kvreport.__version__, "install": install}),
         sections=tuple(
             Section(one.id, f"kvreport.{one.name}", render("api/entry.html", URI, {"entry": one}))
             for one in entries
