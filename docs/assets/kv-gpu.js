@@ -106,25 +106,15 @@
       return shown;
     }
 
-    const open = (slug, size, context) => kvreport.whyOf(base, { ...state, model: slug, tp: size, context });
-
-    /* The printed cells and notes that say what is short, as buttons. */
-    function openers() {
-      const least = kvKernel.USEFUL_TOKENS;
-      for (const cell of $$("#users-table td.kv-no", root)) {
-        if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
-        const row = cell.closest("tr"), context = site.contexts[cell.cellIndex - 2];
-        const size = Number($("td", row).textContent);
-        cell.replaceChildren(
-          result.whyButton(cell.textContent, () => open(row.id.replace(/^of-/, ""), size, context)),
-        );
-      }
-      for (const note of $$(".kv-groups .kv-note-of", root)) {
-        const slug = note.parentElement.id.replace(/^of-/, "");
-        const size = site.sizes[site.sizes.length - 1];
-        note.replaceWith(result.whyButton(note.textContent, () => open(slug, size, least)));
-      }
-    }
+    /* Explain a printed cell, on its row's number of GPUs; a name below the table has none, and is tried on the most. */
+    const explain = (place, context) =>
+      kvreport.whyOf(base, {
+        ...state,
+        model: place.id.replace(/^of-/, ""),
+        tp: context ? Number($("td", place).textContent) : site.sizes.at(-1),
+        context: context || kvKernel.USEFUL_TOKENS,
+      });
+    const openers = () => kvreport.openers(root, site.contexts, explain);
 
     /* The context at which a model is listed. The table for the page's own context has the rows that are printed: a model
        with a shorter limit is listed for what its limit allows, and not counted. */
@@ -312,30 +302,16 @@
           one ? one.context : contextAsked(),
           published,
         );
-        groups.set(reason, [...(groups.get(reason) || []), [one ? one.model : model, note, one]]);
+        const named = one ? one.model : model, beyond = one?.answer.verdict === "context_exceeds_model";
+        const why = one && !beyond && (() => result.why(one, one.context));
+        groups.set(reason, [...(groups.get(reason) || []), [
+          `of-${named.slug}`,
+          link(named),
+          one && note,
+          why,
+        ]]);
       }
-      const nodes = [...groups].flatMap(([reason, members]) => [
-        make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
-        make(
-          "dd",
-          {},
-          ...members.flatMap(([model, note, one], n) => [
-            n ? ", " : "",
-            make(
-              "span",
-              { id: `of-${model.slug}` },
-              link(model),
-              " ",
-              one?.answer.verdict === "context_exceeds_model"
-                ? make("small", { class: "kv-note-of" }, note)
-                : note && one
-                ? result.whyButton(note, () => result.why(one, one.context))
-                : "",
-            ),
-          ]),
-        ),
-      ]);
-      kvreport.putGroups(list, nodes);
+      kvreport.putGroups(list, kvreport.groupNodes([...groups]));
     }
 
     async function restore() {

@@ -68,17 +68,14 @@
         }
       } else {
         const [reason, note] = whyNot(gpu, possible, asked, kvCapacity.isPublished(model, gpu));
-        groups.set(reason, [...(groups.get(reason) || []), [gpu, note, cellsFor(possible.pop() || null)]]);
+        const most = cellsFor(possible.pop() || null), told = most.deployment && note;
+        const why = () => result.why(most, most.context);
+        groups.set(reason, [...(groups.get(reason) || []), [`on-${gpu.id}`, gpuLink(gpu), told, why]]);
       }
     }
     captioned(table, result.fill(words.captions.devices, { devices: caption }));
     kvreport.putRows(table, rows);
-    putGroups(
-      list,
-      [...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
-        group(reason, members)
-      ),
-    );
+    putGroups(list, kvreport.groupNodes([...groups].sort(([, a], [, b]) => a.length - b.length)));
     kvreport.units?.(table);
   }
 
@@ -112,45 +109,18 @@
   const gpuLink = (gpu) =>
     make("a", { href: new URL(`../../gpus/${gpu.id}/`, location.href).pathname }, gpu.short);
 
-  function group(reason, members) {
-    const items = members.flatMap(([gpu, note, one], n) => [
-      ...(n ? [", "] : []),
-      make(
-        "span",
-        { id: `on-${gpu.id}` },
-        gpuLink(gpu),
-        note ? " " : "",
-        note && one.deployment ? result.whyButton(note, () => result.why(one, one.context)) : "",
-      ),
-    ]);
-    return [
-      make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
-      make("dd", {}, ...items),
-    ];
-  }
-
-  /* A printed cell that says what is short opens its explanation, once the numbers are there. */
+  /* The printed cells that say what is short open their explanation, once the numbers are there. */
   function openers(root, base, site) {
-    const table = $("#users-table", root);
-    if (!table) return;
-    const open = (place, context) => {
-      const shown = $(`#${CSS.escape(place)} td`, table);
-      const id = place.replace(/^on-|_\d+$/g, "");
-      const none = { pp: undefined, dp: undefined, ep: undefined, dcp: undefined };
-      const tp = (shown && Number(shown.textContent)) || "fewest";
-      return kvreport.whyOf(base, { ...kvreport.now(), gpu: id, tp, ...none, context });
-    };
-    for (const cell of $$("td.kv-no", table)) {
-      if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
-      const place = cell.parentElement.id;
-      const context = site.contexts[cell.cellIndex - 2];
-      cell.replaceChildren(result.whyButton(cell.textContent, () => open(place, context)));
-    }
-    for (const note of $$(".kv-groups .kv-note-of", root)) {
-      const place = note.parentElement.id;
-      const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
-      note.replaceWith(result.whyButton(note.textContent, () => open(place, least)));
-    }
+    const none = { pp: undefined, dp: undefined, ep: undefined, dcp: undefined };
+    const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
+    kvreport.openers(root, site.contexts, (place, context) =>
+      kvreport.whyOf(base, {
+        ...kvreport.now(),
+        gpu: place.id.replace(/^on-|_\d+$/g, ""),
+        tp: (context && Number($("td", place).textContent)) || "fewest",
+        ...none,
+        context: context || least,
+      }));
   }
 
   kvreport.pages = {

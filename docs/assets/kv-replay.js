@@ -458,105 +458,96 @@
     const rule = (from, to, at) =>
       draw("line", { x1: from, x2: to, y1: at, y2: at, stroke: "currentColor", "stroke-opacity": 0.15 });
 
+    /* Where a chart draws: a unit is a pixel, so that letters have one size, whatever the width. most: the value at the top. */
+    function plane(height, left, top, most) {
+      const width = Math.min(860, Math.max(320, form.clientWidth));
+      const right = width - 12, base = height - 44;
+      const y = (value) => base - (value / most) * (base - top);
+      return {
+        left,
+        right,
+        top,
+        base,
+        y,
+        tick: (value, words) => [rule(left, right, y(value)), text(words, [left - 6, y(value) + 4], "end")],
+        title: (words) => text(words, [(left + right) / 2, height - 6]),
+        figure(label, parts, caption) {
+          const drawn = draw(
+            "svg",
+            { class: "kv-svg", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+            ...parts,
+          );
+          drawn.style.maxWidth = `${width}px`;
+          return make("figure", { class: "kv-figure" }, drawn, caption && make("figcaption", {}, caption));
+        },
+      };
+    }
+
     function chart(points, pool) {
-      // A unit is a pixel: letters have one size, whatever the width.
-      const width = Math.min(860, Math.max(320, form.clientWidth)), height = 320;
-      const left = 52, bottom = 44, right = 12, top = 20;
-      const low = Math.log2(points[0].gib),
-        high = Math.log2(Math.max(points[points.length - 1].gib, points[0].gib * 2));
+      const first = points[0], last = points[points.length - 1];
+      const low = Math.log2(first.gib), high = Math.log2(Math.max(last.gib, first.gib * 2));
       const peak = Math.max(0.1, ...points.map((one) => one.best));
       const step = peak > 0.5 ? 0.2 : peak > 0.2 ? 0.1 : 0.05, most = step * Math.ceil(peak / step - 1e-9);
-      const x = (value) => left + ((Math.log2(value) - low) / (high - low)) * (width - left - right);
-      const y = (value) => height - bottom - (value / most) * (height - top - bottom);
+      const { left, right, top, base, y, tick, title, figure } = plane(320, 52, 20, most);
+      const x = (value) => left + ((Math.log2(value) - low) / (high - low)) * (right - left);
       const line = (key, colour, dash) =>
         curve(points.map((one) => `${x(one.gib).toFixed(1)},${y(one[key]).toFixed(1)}`), colour, dash);
       const parts = [];
       for (let value = 0; value < most + step / 2; value += step) {
-        parts.push(
-          rule(left, width - right, y(value)),
-          text(`${Math.round(value * 100)}%`, [left - 6, y(value) + 4], "end"),
-        );
+        parts.push(...tick(value, `${Math.round(value * 100)}%`));
       }
       for (let power = Math.ceil(low); power <= high; power += Math.max(1, Math.ceil((high - low) / 8))) {
-        parts.push(
-          text(power < 0 ? `1/${2 ** -power}` : count(2 ** power), [x(2 ** power), height - bottom + 18]),
-        );
+        parts.push(text(power < 0 ? `1/${2 ** -power}` : count(2 ** power), [x(2 ** power), base + 18]));
       }
-      parts.push(text("KV cache per GPU (GiB)", [(left + width - right) / 2, height - 6]));
-      if (pool >= points[0].gib && pool <= points[points.length - 1].gib) {
+      parts.push(title("KV cache per GPU (GiB)"));
+      if (pool >= first.gib && pool <= last.gib) {
+        const at = { x1: x(pool), x2: x(pool), y1: top, y2: base };
         parts.push(
-          draw("line", {
-            x1: x(pool),
-            x2: x(pool),
-            y1: top,
-            y2: height - bottom,
-            stroke: "currentColor",
-            "stroke-dasharray": "2 3",
-          }),
+          draw("line", { ...at, stroke: "currentColor", "stroke-dasharray": "2 3" }),
           text("This KV pool", [x(pool), top - 6], x(pool) < left + 44 ? "start" : "middle"),
         );
       }
-      parts.push(line("best", "var(--kv-l2)", "7 3"), line("lru", "var(--kv-l1)", "1 0"));
-      const last = points[points.length - 1];
-      // Hit rates rise to the right: below the right end there are no lines.
       parts.push(
-        text("Best possible: dashed", [width - right, height - bottom - 28], "end"),
-        text("LRU: solid", [width - right, height - bottom - 9], "end"),
+        line("best", "var(--kv-l2)", "7 3"),
+        line("lru", "var(--kv-l1)", "1 0"),
+        // Hit rates rise to the right: below the right end there are no lines.
+        text("Best possible: dashed", [right, base - 28], "end"),
+        text("LRU: solid", [right, base - 9], "end"),
       );
-      const drawn = draw("svg", {
-        class: "kv-svg",
-        viewBox: `0 0 ${width} ${height}`,
-        role: "img",
-        "aria-label": `Hit rate against cache size: from ${percent(points[0].lru)} at ${
-          points[0].gib.toFixed(1)
-        } GiB to ${percent(last.lru)} at ${last.gib.toFixed(1)} GiB`,
-      }, ...parts);
-      drawn.style.maxWidth = `${width}px`;
-      return make("figure", { class: "kv-figure" }, drawn);
+      return figure(
+        `Hit rate against cache size: from ${percent(first.lru)} at ${first.gib.toFixed(1)} GiB to ${
+          percent(last.lru)
+        } at ${last.gib.toFixed(1)} GiB`,
+        parts,
+      );
     }
 
     /* Requests over time: those that run, and those that wait besides. */
     function course({ samples, open, seconds }) {
-      const width = Math.min(860, Math.max(320, form.clientWidth)), height = 240;
-      const left = 60, bottom = 44, right = 12, top = 24;
       const end = Math.max(seconds, 1) / 60, most = Math.max(open[0], 1);
-      const x = (value) => left + (value / end) * (width - left - right);
-      const y = (value) => height - bottom - (value / most) * (height - top - bottom);
+      const { left, right, base, y, tick, title, figure } = plane(240, 60, 24, most);
+      const x = (value) => left + (value / end) * (right - left);
       const line = (of, colour, dash) =>
         curve(samples.map((one) => `${x(one[0] / 60).toFixed(1)},${y(of(one)).toFixed(1)}`), colour, dash);
-      const parts = [0, Math.round(most / 2), most].filter((value, n, all) => all.indexOf(value) === n)
-        .flatMap((
-          value,
-        ) => [rule(left, width - right, y(value)), text(count(value), [left - 6, y(value) + 4], "end")]);
+      const parts = [...new Set([0, Math.round(most / 2), most])].flatMap((value) =>
+        tick(value, count(value))
+      );
       for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-        parts.push(
-          text(
-            end < 8 ? (share * end).toFixed(1) : count(Math.round(share * end)),
-            [x(share * end), height - bottom + 18],
-            share === 1 ? "end" : "middle",
-          ),
-        );
+        const minutes = end < 8 ? (share * end).toFixed(1) : count(Math.round(share * end));
+        parts.push(text(minutes, [x(share * end), base + 18], share === 1 ? "end" : "middle"));
       }
-      const place = x(open[1] / 60), late = place > width / 2;
+      const place = x(open[1] / 60), late = place > (left + right) / 2;
       parts.push(
-        text("Time (minutes)", [(left + width - right) / 2, height - 6]),
+        title("Time (minutes)"),
         line((one) => one[1] + one[2], "var(--kv-l2)", "7 3"),
         line((one) => one[1], "var(--kv-l1)", "1 0"),
         draw("circle", { cx: place, cy: y(open[0]), r: 4, fill: "var(--kv-l2)" }),
         text(`Peak ${count(open[0])}`, [place + (late ? -8 : 8), y(open[0]) - 8], late ? "end" : "start"),
       );
-      const drawn = draw("svg", {
-        class: "kv-svg",
-        viewBox: `0 0 ${width} ${height}`,
-        role: "img",
-        "aria-label": `Requests over time: at most ${count(open[0])} in flight, at minute ${minute(open[1])}`,
-      }, ...parts);
-      drawn.style.maxWidth = `${width}px`;
-      return make(
-        "figure",
-        { class: "kv-figure" },
-        drawn,
-        make("figcaption", {}, "Solid: running. Dashed: running and waiting."),
+      return figure(
+        `Requests over time: at most ${count(open[0])} in flight, at minute ${minute(open[1])}`,
+        parts,
+        "Solid: running. Dashed: running and waiting.",
       );
     }
 

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, tokens, result } = kvreport;
+  const { $, $$, count, make, tokens, result } = kvreport;
   const words = kvKernel.words;
 
   const kept = new WeakMap();
@@ -63,6 +63,35 @@
     if (!rows.length) table.closest(".kv-served")?.setAttribute("hidden", "");
   }
 
+  /* The lists of what does not serve, by reason: members of each as [id, link, note, what explains it]. */
+  const groupNodes = (groups) =>
+    groups.flatMap(([reason, members]) => [
+      make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
+      make(
+        "dd",
+        {},
+        ...members.flatMap(([id, link, note, act], n) => {
+          const told = note && act
+            ? result.whyButton(note, act)
+            : note && make("small", { class: "kv-note-of" }, note);
+          return [n ? ", " : "", make("span", { id }, link, " ", told)];
+        }),
+      ),
+    ]);
+
+  /* Make the printed cells and notes that say what is short open their explanation: open(row or name, context). */
+  function openers(root, contexts, open) {
+    for (const cell of $$("#users-table td.kv-no", root)) {
+      if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
+      const row = cell.parentElement, context = contexts[cell.cellIndex - 2];
+      cell.replaceChildren(result.whyButton(cell.textContent, () => open(row, context)));
+    }
+    for (const note of $$(".kv-groups .kv-note-of", root)) {
+      const name = note.parentElement;
+      note.replaceWith(result.whyButton(note.textContent, () => open(name, null)));
+    }
+  }
+
   /* [the group's sentence, the accelerator's own figure] where nothing serves. */
   function whyNot(gpu, possible, context, published = true) {
     const widest = possible[possible.length - 1];
@@ -92,5 +121,14 @@
     }
   }
 
-  Object.assign(kvreport, { carry, restoreTable, keepTable, putGroups, captioned, whyNot });
+  Object.assign(kvreport, {
+    carry,
+    groupNodes,
+    openers,
+    restoreTable,
+    keepTable,
+    putGroups,
+    captioned,
+    whyNot,
+  });
 })();

@@ -354,13 +354,9 @@
           a.devices - b.devices
         )[0]
         : null;
-      // SGLang works its share out by itself; another engine may hold fewer requests.
       const server = site.engine.family;
-      const commands = {
-        vllm: server === "vllm" ? kvSizing.command("vllm", best, work, model.kv, best.gpu.share) : null,
-        sglang: server === "sglang" ? kvSizing.command("sglang", best, work, model.kv, null) : null,
-        tensorrt_llm: null, // its command is written by Python alone
-      };
+      const commands = { vllm: null, sglang: null, tensorrt_llm: null }; // that of TensorRT-LLM is written by Python alone
+      if (server !== "tensorrt_llm") commands[server] = kvSizing.command(site, best, work);
       const headline = make(
         "p",
         { class: "kv-big", "aria-live": "polite" },
@@ -444,7 +440,7 @@
 
     /* Which layouts the page tries, and what only the command does. */
     function whatIsTried({ site, model, gpu }) {
-      const tried = kvSizing.layoutsOf(site).filter((layout) =>
+      const tried = kvState.everyLayout(site).filter((layout) =>
         (!gpu || kvCapacity.stands(gpu, layout)) &&
         layout.places.every((place) => model.weights.released?.[place] || model.weights.bf16?.[place]) &&
         layout.places.every((place) =>
@@ -467,7 +463,7 @@
         if (alike && !seen.has(one.layout.label)) seen.set(one.layout.label, one);
       }
       const shown = [...seen.values()]; // in the order of the ranking
-      const not = kvSizing.layoutsOf(site).filter((layout) =>
+      const not = kvState.everyLayout(site).filter((layout) =>
         !seen.has(layout.label) &&
         kvCapacity.deploy(site, model, best.gpu, layout, best.weightFormat, best.kv, { later: true })
       );

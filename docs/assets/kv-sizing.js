@@ -4,7 +4,7 @@
 (function (root) {
   "use strict";
 
-  const { kvKernel: kernel, kvCapacity: capacity } = root;
+  const { kvKernel: kernel, kvCapacity: capacity, kvState: state } = root;
   const { MAX_REQUESTS } = kernel;
 
   /* Numbers with marks at the thousands: the browser's own formatter takes longer to load than a ranking to be made. */
@@ -174,9 +174,6 @@
     return { ...slowest, seqs: each[0].seqs, node: each.length };
   }
 
-  /* Every layout that a search tries: the published ones, and those that only a search has. */
-  const layoutsOf = (site) => [...site.layouts, ...site.sizing_layouts];
-
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them. */
   function rank(site, peaks, model, times, work, choices) {
     const steps = ranking(site, peaks, model, times, work, choices);
@@ -202,7 +199,7 @@
       const limits = limitsOf(peaks, gpu);
       const own = gpu.devices && gpu.devices.map((one) => choices.prices?.[one.id]);
       const available = choices.available && choices.available * (own ? own.length : 1);
-      for (const layout of layoutsOf(site)) {
+      for (const layout of state.everyLayout(site)) {
         if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
         if (!capacity.stands(gpu, layout)) continue;
         if (!layout.row && layout.devices > layout.nodes * limits.node) continue; // a machine has slots for any row
@@ -440,38 +437,18 @@
 
   /* --- commands -------------------------------------------------------------------------------------------- */
 
-  const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\"'\"'")}'`);
-
-  /* The command that serves a deployment, as kvreport.estimation.commands.serving_command says it. */
-  function command(server, found, work, own, share) {
-    const flags = kernel.words.serve[server];
-    const sglang = server === "sglang";
-    const { layout } = found;
-    const ranks = kernel.stageRanks(layout.tp, layout.dp);
-    const words = [...flags.start, found.model.id];
-    const across = sglang ? ranks : layout.tp;
-    if (across > 1) words.push(flags.tensor_parallel, String(across));
-    if (layout.pp > 1) words.push(flags.pipeline_parallel, String(layout.pp));
-    if (layout.dp > 1) {
-      words.push(flags.data_parallel, String(layout.dp), ...(sglang ? [flags.enable_dp_attention] : []));
-    }
-    if (layout.ep) words.push(flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
-    if (layout.dcp > 1) words.push(flags.decode_context_parallel, String(layout.dcp));
-    if (layout.nodes > 1) {
-      const local = Math.floor(layout.dp / layout.nodes);
-      if (!sglang && local > 0 && layout.dp > 1) words.push(flags.data_parallel_size_local, String(local));
-      else words.push(flags.nodes, String(layout.nodes));
-    }
-    words.push(flags.context, String(work.longest));
-    const each = Math.max(Math.floor(found.each / layout.dp), 1);
-    words.push(flags.max_seqs, String(each * (sglang ? layout.dp : 1)));
-    if (share !== null) words.push(flags.utilization, String(share));
-    if (kernel.words.online_weights.includes(found.weightFormat)) {
-      words.push(flags.weights, found.weightFormat);
-    }
-    if (found.kv !== own) words.push(flags.kv, kernel.words.kv_names[server][found.kv] || found.kv);
-    return words.map(quote).join(" ");
-  }
+  /* The command that serves a deployment, told to run as many requests at once as it holds. SGLang works its share out by
+     itself; another engine may hold fewer requests. */
+  const command = (site, found, work) =>
+    state.serveCommand(
+      site,
+      {
+        seqs: Math.max(Math.floor(found.each / found.layout.dp), 1),
+        share: site.engine.family === "sglang" ? null : found.gpu.share,
+      },
+      { ...found, kvFormat: found.kv },
+      work.longest,
+    );
 
   /* Why a layout wins: what its pools hold together, what a request takes of them, and how long a step takes, next to another layout's. */
   function whyItWins(best, other, name, gpus) {
@@ -527,7 +504,7 @@
     add("--weights", weights);
     add("--kv", kv);
     add("--engine", engine);
-    return words.map(quote).join(" ");
+    return words.map(state.quote).join(" ");
   }
 
   root.kvSizing = {
@@ -538,7 +515,6 @@
     inverses,
     whatToRelax,
     command,
-    layoutsOf,
     whyItWins,
     sizeCommand,
     underEngine,

@@ -374,7 +374,7 @@
     // SGLang divides the number among its data ranks.
     if (state.seqs) said.push(flags.max_seqs, String(state.seqs * (sglang ? layout.dp : 1)));
     const usual = deployment.gpu.share === site.engine.utilization ? undefined : deployment.gpu.share;
-    const share = state.share ?? usual;
+    const share = state.share === null ? undefined : state.share ?? usual; // null: the engine's own
     if (share !== undefined) said.push(flags.utilization, String(share));
     if (words.online_weights.includes(deployment.weightFormat)) {
       said.push(flags.weights, deployment.weightFormat);

@@ -813,6 +813,7 @@
     ["[data-kv-sizer]", "sizer", [
       "kv-core-sizer.js",
       "kv-capacity.js",
+      "kv-state.js",
       "kv-picker.js",
       "kv-sizing.js",
       "kv-sizer.js",

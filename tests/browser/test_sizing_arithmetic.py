@@ -32,7 +32,7 @@ MODELS = (
 def page(browser: Any, repository: Path) -> Iterator[Any]:
     opened = browser.new_page()
     opened.add_script_tag(content=browser_script())
-    for name in ("kv-capacity.js", "kv-sizing.js"):
+    for name in ("kv-capacity.js", "kv-state.js", "kv-sizing.js"):
         opened.add_script_tag(path=repository / "docs" / "assets" / name)
     yield opened
     opened.close()
@@ -102,9 +102,9 @@ ASK = """([data, asked, options]) => {
   return {
     peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
     fractions: back.fractions, longest: back.longest, mean: made.work.mean,
-    vllm: data.site.engine.family === "vllm" ? kvSizing.command("vllm", best, made.work, data.model.kv, data.site.engine.utilization) : null,
+    vllm: data.site.engine.family === "vllm" ? kvSizing.command(data.site, best, made.work) : null,
     layout: best.layout.label,
-    sglang: data.site.engine.family === "sglang" ? kvSizing.command("sglang", best, made.work, data.model.kv, null) : null,
+    sglang: data.site.engine.family === "sglang" ? kvSizing.command(data.site, best, made.work) : null,
   };
 }"""
 

@@ -6,7 +6,7 @@ from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
 from kvreport.publish.page_data import gather
-from kvreport.publish.profiles import engine_facts
+from kvreport.publish.profiles import engine_facts, model_facts
 from kvreport.publish.series import Config, ModelRefusal, Series, refusal_of
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
@@ -106,3 +106,12 @@ def test_pages_of_models_that_the_engine_does_not_run_say_so_beside_rows_of_othe
         assert made["controls"] is None
         with_rows += bool(made["grid"].rows)
     assert (len(refused) > 15, with_rows > 0) == (True, True)
+
+
+def test_a_models_file_says_why_the_engine_does_not_run_it():
+    """The answer of a page's form said that Mistral Large 4 does not run, and not why."""
+    names = ("mistralai/Mistral-Large-4-1T-A52B", "Qwen/Qwen3-8B")
+    site = gather(open_catalog(), models=",".join(names), gpus="h100-sxm-80gb", version="test")
+    facts = {model.id: model_facts(site, model) for model in site.models}
+    assert "does not have the class MistralLarge4ForConditionalGeneration" in facts[names[0]]["refused"]
+    assert "refused" not in facts[names[1]]
