@@ -65,13 +65,18 @@
     $(".kv-skip", root)?.remove();
   }
 
+  /* What begins a piece, once however often the page asks. */
+  const once = (begin) => (root) => {
+    if (root.dataset.kvReady) return;
+    root.dataset.kvReady = "true";
+    begin(root);
+  };
+
   const status = () => make("p", { class: "kv-said", role: "status", "aria-live": "polite" });
 
   /* --- a number ------------------------------------------------------------------------------------ */
 
   function guess(root) {
-    if (root.dataset.kvReady) return null;
-    root.dataset.kvReady = "true";
     const { kvGuess: name, unit, shown } = root.dataset;
     const [low, high, answer] = [root.dataset.low, root.dataset.high, root.dataset.answer].map(Number);
     const field = make("input", {
@@ -130,7 +135,6 @@
     $(".kv-ask", root).after(form, said);
     const kept = remembered()[name];
     if (typeof kept === "number" && kept >= low && kept <= high) show(kept);
-    return null;
   }
 
   function again(root, name, form, reset, said) {
@@ -153,8 +157,6 @@
   /* --- one of several ------------------------------------------------------------------------------- */
 
   function choice(root) {
-    if (root.dataset.kvReady) return null;
-    root.dataset.kvReady = "true";
     const name = root.dataset.kvChoice;
     const list = $(".kv-options", root);
     const options = $$("li", list).map((li) => ({
@@ -223,12 +225,9 @@
     form.after(said);
     const kept = remembered()[name];
     if (Number.isInteger(kept) && options[kept]) show(kept);
-    return null;
   }
 
   function quiz(root) {
-    if (root.dataset.kvReady) return null;
-    root.dataset.kvReady = "true";
     const score = make("p", { class: "kv-score", role: "status" });
     const right = new Set(), answered = new Set();
     root.addEventListener("kv-answered", (event) => {
@@ -240,15 +239,12 @@
         `${right.size} right of ${answered.size} answered, ${root.dataset.kvQuiz} questions.`;
     });
     root.after(score);
-    $$(".kv-choice", root).forEach(choice);
-    return null;
+    $$(".kv-choice", root).forEach(kvreport.choice);
   }
 
   /* --- an exercise ---------------------------------------------------------------------------------- */
 
   function exercise(root) {
-    if (root.dataset.kvReady) return null;
-    root.dataset.kvReady = "true";
     const { kvExercise: name, unit } = root.dataset;
     const answer = Number(root.dataset.answer), within = Number(root.dataset.within);
     const traps = JSON.parse(root.dataset.traps);
@@ -295,7 +291,6 @@
       said.textContent = "Right.";
       root.classList.add("kv-solved");
     }
-    return null;
   }
 
   addEventListener("beforeprint", () =>
@@ -305,5 +300,10 @@
       details.open = true;
     }));
 
-  Object.assign(kvreport, { guess, choice, quiz, exercise });
+  Object.assign(kvreport, {
+    guess: once(guess),
+    choice: once(choice),
+    quiz: once(quiz),
+    exercise: once(exercise),
+  });
 })();
