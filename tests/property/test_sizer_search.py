@@ -30,7 +30,10 @@ EACH = 3 if TIMES > 1 else 2
 
 @cache
 def program() -> str:
-    parts = [script(), *((ASSETS / name).read_text("utf-8") for name in ("kv-capacity.js", "kv-state.js", "kv-sizing.js"))]
+    parts = [
+        script(),
+        *((ASSETS / name).read_text("utf-8") for name in ("kv-capacity.js", "kv-state.js", "kv-sizing.js")),
+    ]
     ask = "JSON.parse(await new Response(Deno.stdin.readable).text())"
     return "\n".join(parts) + f"\nconsole.log(JSON.stringify(({IN_BROWSER})({ask})));\n"
 

@@ -101,3 +101,13 @@ def test_names_of_logs_stand_on_lines_of_their_own() -> None:
         for dy, (_, _, predicted) in zip(moved[::2], worst, strict=True)
     ]
     assert min(abs(a - b) for a, b in combinations(stand, 2)) >= 11
+
+
+def test_of_lines_that_end_as_low_the_name_of_the_one_that_reaches_farther_stands_higher() -> None:
+    """2 × H100 was named above B200 and MI300X, whose lines lie above its own."""
+    lines = tuple(
+        PlotLine(name, tuple((1 << n, 1 << max(end - n, 0)) for n in range(10, end + 1)))
+        for name, end in (("short", 13), ("long", 17), ("middle", 15))
+    )
+    stand = {one["name"]: one["y"] for one in positions(PlotData(lines))["labels"]}
+    assert stand["long"] < stand["middle"] < stand["short"]
