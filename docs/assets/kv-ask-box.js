@@ -174,10 +174,10 @@
     ].filter(Boolean).join(" ");
   }
 
-  /* A new question has no layout or format of the one before. */
+  /* A new question has no layout, format or length of the one before. */
   const fresh = (state) => ({
     ...Object.fromEntries(
-      "pp dp ep dcp nodes weights kv engine requests share batched seqs eager".split(" ").map((
+      "pp dp ep dcp nodes weights kv engine context requests share batched seqs eager".split(" ").map((
         name,
       ) => [name, undefined]),
     ),
