@@ -167,7 +167,7 @@
         headline: [said],
         conditions: way.flatMap((link, n) => (n ? [" · ", link] : [link])),
         commands: command
-          ? [make("p", { class: "kv-note" }, "On the command line:"), result.command(command)]
+          ? [make("p", { class: "kv-note" }, "On the command line:"), kvreport.command(command)]
           : [],
       });
       $("[data-kv-reset]", form).toggleAttribute("hidden", false);

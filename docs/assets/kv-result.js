@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const { $, make, count, gib, plural, tokens, roughTokens, usersCell, command } = kvreport;
+  const { $, make, count, gib, plural, tokens, roughTokens, usersCell } = kvreport;
   const words = kvKernel.words;
 
   const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
@@ -179,7 +179,7 @@
 
   /* The explanation comes with its first opening. */
   const why = (one, context) =>
-    kvreport.script("kv-core-lists.js").then(() => kvreport.script("kv-why.js")).then(() =>
+    Promise.all(["core-lists", "parts", "why"].map((name) => kvreport.script(`kv-${name}.js`))).then(() =>
       kvreport.explain(one, context)
     );
 
@@ -202,7 +202,10 @@
       const longest = Math.max(Math.min(context, model.limit), 1);
       const serve = kvState.serveCommand(site, state, deployment, longest);
       if (serve) {
-        made.push(make("p", { class: "kv-note" }, "This command starts the server:"), command(serve));
+        made.push(
+          make("p", { class: "kv-note" }, "This command starts the server:"),
+          kvreport.command(serve),
+        );
         for (const note of kvCapacity.commandNotes(site, deployment)) {
           made.push(make("p", { class: "kv-note" }, note));
         }
@@ -210,7 +213,7 @@
     }
     made.push(
       make("p", { class: "kv-note" }, "This command computes the answer on your machine:"),
-      command(kvState.answerCommand(site, model, gpu, state, deployment)),
+      kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment)),
     );
     return made;
   }
@@ -282,7 +285,6 @@
       ways,
       cellWords,
       commands,
-      command,
       confirmed,
       titled,
       pieces,

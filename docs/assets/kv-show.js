@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, grid, tokens, memoryBar, result } = kvreport;
+  const { $, $$, command, make, count, gib, grid, tokens, memoryBar, result } = kvreport;
   const {
     conclusion,
     requestsText,
@@ -11,7 +11,6 @@
     line,
     whyCell,
     why,
-    command,
     commands,
     confirmed,
     pieces,

@@ -25,10 +25,6 @@
     return node;
   }
 
-  /* A command whose lines break at spaces alone: what has a hyphen is kept together. */
-  const unbroken = (text) =>
-    text.split(/(\S*-\S*)/).map((one, place) => place % 2 ? make("span", { class: "kv-word" }, one) : one);
-
   /* A number as people read it. The browser's own formatter takes longer to load than a whole table to write. A half
      goes to the even digit, as where the build prints the same number. */
   function fixed(value, digits) {
@@ -176,81 +172,6 @@
       title: tight && "tight",
     }, count(users));
   }
-
-  /* Where one device's memory goes: [role, words, bytes] of each part, to scale of `total`. */
-  function memoryBar(title, parts, total, caption) {
-    const drawn = parts.filter(([, , bytes]) => bytes > 0);
-    const size = (bytes) => `${gib(bytes, 1)} GiB`;
-    const label = `${title}: ${drawn.map(([, words, bytes]) => `${words} ${size(bytes)}`).join(", ")}`;
-    const bar = draw("svg", {
-      class: "kv-bar",
-      viewBox: "0 0 1000 40",
-      preserveAspectRatio: "none",
-      role: "img",
-      "aria-label": label,
-    });
-    let x = 0;
-    for (const [role, words, bytes] of drawn) {
-      const width = 1000 * bytes / total;
-      const rect = draw("rect", { class: `kv-fill-${role}`, x, y: 0, width, height: 40 });
-      rect.append(draw("title", {}, `${words}: ${size(bytes)}`));
-      bar.append(rect);
-      x += width;
-    }
-    const legend = drawn.map(([role, words, bytes]) =>
-      make("li", {}, make("i", { class: `kv-swatch kv-${role}` }), `${words} `, make("b", {}, size(bytes)))
-    );
-    return make(
-      "figure",
-      { class: "kv-figure kv-barfigure" },
-      bar,
-      make("ul", { class: "kv-legend" }, ...legend),
-      make("figcaption", {}, caption),
-    );
-  }
-
-  /* A table in its scroller. A head or a cell is a text, a node, a list of them, or a cell that is already made; the first
-     of a row names it. numeric: which columns hold numbers; label: what the scroller is called. */
-  function grid(caption, heads, rows, { css = "", label = caption, numeric = (n) => n > 0 } = {}) {
-    const cell = (tag, scope) => (given, n) =>
-      given instanceof HTMLTableCellElement ? given : make(
-        n ? tag : "th",
-        { scope: n ? scope : scope || "row", class: numeric(n) && "kv-num" },
-        ...[given].flat(),
-      );
-    const line = (row) => row instanceof Element ? row : make("tr", {}, ...row.map(cell("td", false)));
-    return make(
-      "div",
-      { class: "kv-scroll kv-scroll--open", role: "region", "aria-label": label },
-      make(
-        "table",
-        { class: `kv-table ${css}`.trim() },
-        caption && make("caption", {}, ...[caption].flat()),
-        make("thead", {}, make("tr", {}, ...heads.map(cell("th", "col")))),
-        make("tbody", {}, ...rows.map(line)),
-      ),
-    );
-  }
-
-  /* A command with the button that copies it. */
-  function command(text) {
-    const button = make("button", { type: "button", class: "kv-chip" }, "Copy");
-    button.addEventListener("click", () => copy(text, button));
-    return make(
-      "div",
-      { class: "highlight kv-command" },
-      make("pre", {}, make("code", {}, ...unbroken(text))),
-      button,
-    );
-  }
-
-  /* Names with what belongs to each. */
-  const definitions = (css, pairs) =>
-    make(
-      "dl",
-      { class: css },
-      ...pairs.map(([name, ...told]) => make("div", {}, make("dt", {}, name), make("dd", {}, ...told))),
-    );
 
   function draw(tag, attributes, ...children) {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -793,7 +714,7 @@
      page that needs them. */
   const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
   const ANSWERS = scriptsOf("capacity state chart result form rows");
-  const STATE = ["kv-core-page.js", ...ANSWERS, ...scriptsOf("show answers pages")];
+  const STATE = ["kv-core-page.js", ...ANSWERS, ...scriptsOf("parts show answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader", "textFilter", "sortable"];
   /* Of these, what one key of the address asks for; others are wanted by any. */
@@ -815,6 +736,7 @@
       "kv-capacity.js",
       "kv-state.js",
       "kv-picker.js",
+      "kv-parts.js",
       "kv-sizing.js",
       "kv-sizer.js",
     ]],
@@ -822,20 +744,25 @@
       "kv-kernel.js",
       "kv-capacity.js",
       "kv-picker.js",
+      "kv-parts.js",
       "kv-traffic.js",
       "kv-flight.js",
       "kv-replay.js",
     ]],
     ["[data-kv-log]", "log", [
-      ...scriptsOf("kernel capacity state picker"),
+      ...scriptsOf("kernel capacity state picker parts"),
       "kv-loglines.js",
       "kv-log-local.js",
       "kv-library.js",
       "kv-log.js",
     ]],
-    ["[data-kv-claims]", "claims", scriptsOf("library claims")],
-    ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-library.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", scriptsOf("core-lists capacity state chart result picker compare")],
+    ["[data-kv-claims]", "claims", scriptsOf("parts library claims")],
+    ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-parts.js", "kv-library.js", "kv-yours.js"]],
+    [
+      "[data-kv-compare]",
+      "compare",
+      scriptsOf("core-lists capacity state chart result picker parts compare"),
+    ],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],
@@ -986,11 +913,6 @@
     facts,
     script,
     usersCell,
-    memoryBar,
-    unbroken,
-    grid,
-    command,
-    definitions,
     readState,
     writeState,
     moveTo,
