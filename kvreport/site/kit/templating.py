@@ -110,7 +110,7 @@ def as_text(text: str) -> Markup:
 def unbroken(text: str) -> Markup:
     """Escape a command and keep what has a hyphen together, so that its lines break at spaces alone.
 
-    The text that a reader selects and copies is unchanged. ``unbroken`` of kvreport.js does the same.
+    The text that a reader selects and copies is unchanged. ``unbroken`` of kv-parts.js does the same.
     """
     return Markup(_HYPHENED.sub(r'<span class="kv-word">\g<0></span>', str(escape(text))))  # noqa: S704 (escaped on this line)
 
