@@ -231,7 +231,7 @@ class _Drawing:
             for number, line in enumerate(self.data.lines, start=1)
             if line.points
         ]
-        ends.sort(key=lambda one: (one["end"], -one["x"]))  # type: ignore[arg-type, return-value]
+        ends.sort(key=lambda one: (one["end"], -one["x"]))  # type: ignore[operator]
         before = -plot.LABEL_GAP
         for one in ends:
             before = one["y"] = plot.label_place(one["end"], before)  # type: ignore[arg-type, assignment]
