@@ -130,18 +130,25 @@ class _Outside(ast.NodeTransformer):
         return made
 
 
-def definitions(path: Path) -> dict[str, Definition]:
-    """Return what a file defines by name, the first of each; its own statements under an empty name."""
+def definitions(path: Path) -> dict[str, tuple[Definition, str]]:
+    """Return what a file defines by name, the first of each, with its source; its own statements under an empty name.
+
+    The source is empty where it is not in one piece.
+    """
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    made: dict[str, Definition] = {}
+    made: dict[str, tuple[Definition, str]] = {}
     if path.suffix != ".py":
         for part in parts_of(text):
-            made.setdefault(part.name, part)
+            made.setdefault(part.name, (part, part.text))
         return made
-    tree = ast.parse(text)
+    tree, lines = ast.parse(text), text.split("\n")
     for name, node in _units(tree):
-        made.setdefault(name, node)
-    return made | {"": _Outside().visit(ast.parse(text)) or ast.Pass()}
+        source = ""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min(one.lineno for one in (node, *node.decorator_list))
+            source = "\n".join(lines[first - 1 : node.end_lineno])
+        made.setdefault(name, (node, source))
+    return made | {"": (_Outside().visit(tree) or ast.Pass(), "")}
 
 
 def changes(old: Package, new: Package, inside: str) -> list[Change]:
@@ -152,10 +159,11 @@ def changes(old: Package, new: Package, inside: str) -> list[Change]:
         if path in before and before[path].read_bytes() == file.read_bytes():
             continue
         sides = [definitions(before[path]) if path in before else {}, definitions(file)]
-        for name, node in sides[1].items():
-            if name in sides[0] and _alike(sides[0][name], node):
+        for name, (node, source) in sides[1].items():
+            was, text = sides[0].get(name, (None, ""))
+            if was is not None and ((source and source == text) or _alike(was, node)):
                 continue
-            texts = ["" if one is None else bare(one) for one in (sides[0].get(name), node)]
+            texts = ["" if one is None else bare(one) for one in (was, node)]
             if texts[0] != texts[1] and texts[1] not in ("", "pass"):
                 found.append(Change(path, name, *texts))
     return found
