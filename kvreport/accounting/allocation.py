@@ -12,7 +12,7 @@ from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import NOTHING, Loading, Reserve
+from kvreport.accounting.engines.step import NOTHING, EngineStep, Loading, Reserve
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -239,11 +239,10 @@ def lengths_on(
         return None
     engine, model, limit = case.rules, _reserving(case), case.model.context_tokens
     untold = replace(case, context_tokens=None)
-    share = stated_share(case.engine, case.utilization)
     peaks: dict[Hashable, tuple[int, Callable[[Any], Any]]] = {}
     kinds: list[Hashable] = []
     for device, serving in classes:
-        found = engine.following_peak(model, device, untold.step_of(serving), share)
+        found = engine.following_peak(model, device, _shared_step(untold, serving))
         kinds.append(None if found is None else found[0])
         if found is not None and found[0] not in peaks and found[1](1) != found[1](limit):
             peaks[found[0]] = len(peaks), found[1]
@@ -383,18 +382,22 @@ def new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockP
 
 def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
     """The reserve on a device with the scheduler sizes that the engine takes there, worked out once for each class and step."""
-    step, model = case.step_of(serving), _reserving(case)
-    share = stated_share(case.engine, case.utilization)
+    step, model = _shared_step(case, serving), _reserving(case)
 
     def worked_out() -> Reserve:
-        return case.rules.reserve(model, device, step, share)
+        return case.rules.reserve(model, device, step)
 
     alike = step.context_tokens is None or xp.is_plain(step.context_tokens)
-    key = ("reserve", case.engine.name, device_class(case.engine, device)[0], step, share)
+    key = ("reserve", case.engine.name, device_class(case.engine, device)[0], step)
     kept = known.get(key, worked_out) if alike else worked_out()
     if not case.held_bytes or trait(case.engine, "held_apart"):
         return kept
     return replace(kept, non_framework=kept.non_framework + case.held_bytes)
+
+
+def _shared_step(case: Case, serving: Serving) -> EngineStep:
+    """What decides the reserve, the share of memory included."""
+    return replace(case.step_of(serving), share=stated_share(case.engine, case.utilization))
 
 
 def _reserving(case: Case) -> Model:

@@ -7,7 +7,7 @@ constants. Its *rules* are code: one class per family, bound to a record. The tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import (
     NOTHING,
     EngineStep,
+    Following,
     Loading,
     Reserve,
     StaticMemory,
@@ -114,25 +115,20 @@ class EngineRules:
         """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
         return {}
 
-    def reserve(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> Reserve:
-        """What is kept beside weights and cache; ``share``, the share of memory, decides it of few engines.
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
+        """What is kept beside weights and cache.
 
         Raises:
             InputError: If the engine's data lacks a coefficient.
         """
         return NOTHING
 
-    def following_peak(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+    def following_peak(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Following | None:
         """The part of the reserve that grows with the longest request that is stated; None where all is the same.
 
         :meth:`reserve` then takes an array of lengths in a step, too.
 
-        ``step``: what decides the reserve beside model and device, but for the length. ``share``: the
-        share of memory, for engines whose reserve follows it.
+        ``step``: what decides the reserve beside model and device, but for the length.
 
         Returns:
             What decides it, and its bytes for a length, or for each of an array.

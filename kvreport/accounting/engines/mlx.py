@@ -10,13 +10,13 @@ quantized caches (``models/base.py::quantized_scaled_dot_product_attention``), a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules
-from kvreport.accounting.engines.step import EngineStep, Reserve
+from kvreport.accounting.engines.step import EngineStep, Following, Reserve
 from kvreport.accounting.kv_cache import cache_terms
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
@@ -85,9 +85,7 @@ class Mlx(EngineRules):
             return self.engine
         return self.engine.model_copy(update={"version": version, "label": f"{self.engine.label} {version}"})
 
-    def reserve(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """What reading a prompt of the stated length, or of the model's own, computes in between."""
         tokens = model.context_tokens if step.context_tokens is None else step.context_tokens
         scores = self._score_bytes(model, accelerator, tokens, narrow=step.narrow_cache)
@@ -102,9 +100,7 @@ class Mlx(EngineRules):
         """No fused kernel reads a quantized cache."""
         return True
 
-    def following_peak(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+    def following_peak(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Following | None:
         """Scores that no fused kernel keeps out of memory grow with the prompt."""
         narrow, units = step.narrow_cache, self._has_matrix_units(accelerator)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -35,6 +35,10 @@ class Reserve:
 
 
 NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)
+
+
+Following = tuple[Hashable, Callable[[Any], Any]]
+"""The part of a reserve that grows with the longest request: what decides it, and its bytes for each length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class EngineStep:
     held_bytes: int = 0  # Memory of the device that other processes hold when the engine starts.
     narrow_cache: bool = False  # True for a cache of fewer than 16 bits, where the engine's rules follow it.
     seqs_told: bool = False  # True if the engine was told ``max_seqs``, though it may be its default.
+    share: float = 1.0  # The share of memory, which decides the reserve of few engines.
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,9 +138,7 @@ class TensorRtLlm(EngineRules):
         kept, kernels = EngineRules.device_class(self, accelerator)
         return (kept, _is_linked(accelerator)), kernels
 
-    def reserve(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """Peak of a step of ``max_num_tokens``, and what is outside torch, as the engine profiles it.
 
         The share of free memory is taken of what weights and this leave (:func:`kvreport.accounting.shares.pool_bytes`). What several ranks take

@@ -76,9 +76,7 @@ class LlamaCpp(EngineRules):
         """Why the weights have the types they have where nobody names a mix."""
         return "converted without quantizing"
 
-    def reserve(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """The compute buffer of one slot with the whole context, and what the backend takes for itself.
 
         Where single layers lie is known only to an estimate: here every layer is on the device.

@@ -27,7 +27,7 @@ from kvreport.accounting.engines.sglang.pools import (
     WIDE_ROPE_BYTES,
 )
 from kvreport.accounting.engines.sglang.refusals import unequal_refusal
-from kvreport.accounting.engines.step import EngineStep, Loading, Reserve, StaticMemory, constant
+from kvreport.accounting.engines.step import EngineStep, Following, Loading, Reserve, StaticMemory, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies, draft_rows
@@ -178,9 +178,7 @@ class Sglang(EngineRules):
             parts["loaded_scales"] = overhead.loaded_scales(loading)
         return {name: size for name, size in parts.items() if size}
 
-    def reserve(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """What is left free when ``mem_fraction_static`` is not set, and what a process held before.
 
         The share is of the memory that was free before loading, so that the rest of it is kept free. One given by hand (below 1)
@@ -190,14 +188,14 @@ class Sglang(EngineRules):
         told = step.context_tokens
         if told is not None and not xp.is_plain(told):
             return _by_length(
-                told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one), share)
+                told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one))
             )
         held = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         images = self._images_kept(model, accelerator, step)
         uncertainty = self._uncertainty(accelerator, step.layout)
-        if share < 1:
-            used = share * self._share_left(model, accelerator, told)
-            kept = accelerator.usable_bytes * share - (accelerator.usable_bytes - held) * used + images
+        if step.share < 1:
+            used = step.share * self._share_left(model, accelerator, told)
+            kept = accelerator.usable_bytes * step.share - (accelerator.usable_bytes - held) * used + images
             return Reserve(activations=0, graphs=0, non_framework=round(kept), uncertainty=uncertainty)
         found = self._memory(model, accelerator, step)
         kept = round(max(accelerator.usable_bytes - held, 0) * (1 - found.share))
@@ -213,15 +211,13 @@ class Sglang(EngineRules):
             uncertainty=uncertainty,
         )
 
-    def following_peak(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+    def following_peak(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Following | None:
         """AMD's attention kernels lower the share for contexts above 8,192 tokens (``attention_hook.py``)."""
         if self._share_left(model, accelerator) == 1:
             return None
 
         def kept(tokens: int) -> int:
-            total: int = self.reserve(model, accelerator, replace(step, context_tokens=tokens), share).total
+            total: int = self.reserve(model, accelerator, replace(step, context_tokens=tokens)).total
             return total
 
         short, long = kept(settings.LONG_CONTEXT_TOKENS), kept(settings.LONG_CONTEXT_TOKENS + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +10,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules, check_sizes
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.step import EngineStep, Loading, Reserve
+from kvreport.accounting.engines.step import EngineStep, Following, Loading, Reserve
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve
 from kvreport.accounting.engines.vllm.profiling import (
@@ -136,15 +136,11 @@ class Vllm(EngineRules):
         """Position tables, copies that kernels want, padding of experts."""
         return overhead.load_overhead(loading)
 
-    def reserve(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> Reserve:
+    def reserve(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
         return reserve.reserve(model, self.engine, reserve.OnDevice.of(accelerator), step)
 
-    def following_peak(
-        self, model: Model, accelerator: Accelerator, step: EngineStep, share: float = 1.0
-    ) -> tuple[Hashable, Callable[[Any], Any]] | None:
+    def following_peak(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Following | None:
         """Activations and graphs of models with an indexer, and activations of those whose longest video goes by the length."""
         sizes = Shape.of(model)
         if not (sizes.indexed or sizes.latent_heads or sizes.tower):
