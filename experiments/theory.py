@@ -11,7 +11,7 @@ from kvreport.accounting.case import Case
 from kvreport.accounting.demand import demand
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import CacheProfile
-from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
+from kvreport.accounting.roofline import Peaks, decode, prefill
 from kvreport.catalog.caches import FullAttention, Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog, open_catalog
@@ -99,7 +99,8 @@ def decode_bound(
     model: Subject, batch: int, context_tokens: int, bytes_per_s: float, operations_per_s: float
 ) -> float:
     """Least seconds of one decode step at these rates."""
-    return float(decode_seconds(_demand(model), _peaks(bytes_per_s, operations_per_s), batch, context_tokens))
+    peaks = _peaks(bytes_per_s, operations_per_s)
+    return float(decode(_demand(model), peaks, batch, context_tokens).seconds)
 
 
 def prefill_bound(
@@ -107,7 +108,7 @@ def prefill_bound(
 ) -> float:
     """Least seconds of a prefill at these rates."""
     peaks = _peaks(bytes_per_s, operations_per_s)
-    return float(prefill_seconds(_demand(model), peaks, prompt_tokens, batch=batch))
+    return float(prefill(_demand(model), peaks, prompt_tokens, batch=batch).seconds)
 
 
 def decode_bytes(model: Subject, batch: int, context_tokens: int) -> float:
