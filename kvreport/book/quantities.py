@@ -326,6 +326,10 @@ class Quantities:
         """Length in tokens of the longest single request that fits."""
         return self._estimate(model, gpu, 8192, options).max_context_tokens
 
+    def layers_on_gpu(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Layers that llama.cpp or Ollama puts on the device; the output layer is one of them."""
+        return int(self._estimate(model, gpu, tokens, options).to_dict()["layers_on_device"])
+
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 
     def slot_context(self, model: str, gpu: str) -> int:

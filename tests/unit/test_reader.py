@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from kvreport import estimate
 from kvreport.book import prose, reader_case
 from kvreport.book.quantities import Quantities
 from kvreport.errors import InputError
@@ -73,3 +74,13 @@ def test_the_published_mix_is_the_one_of_the_words():
     from kvreport.book import quantities
 
     assert quantities._MIX == question_data.MIX
+
+
+def test_a_page_states_the_layers_that_ollama_puts_on_the_gpu(catalog):
+    """The page on offloading gave the bytes, and not the number that ollama and llama.cpp print."""
+    said = prose.state(
+        'layers_on_gpu("qwen3-32b", "rtx-4090", tokens=32 * K, engine="ollama") as layers',
+        Quantities(catalog),
+    )
+    answer = estimate("qwen3-32b", gpu="rtx-4090", engine="ollama", context_tokens=32_768, catalog=catalog)
+    assert said == f"{answer.to_dict()['layers_on_device']}\u00a0layers"

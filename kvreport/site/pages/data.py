@@ -7,7 +7,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.catalog.base import Source
-from kvreport.catalog.freshness import Freshness, newest
+from kvreport.catalog.freshness import Freshness, Newest, newest
 from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
@@ -98,7 +98,7 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
         rows = [
             {
                 "kind": f"{_engine(one.family)}, {one.kind}" if one.family else one.kind,
-                "name": one.name,
+                "name": f"{one.name}{_numbers_of(catalog, one)}",
                 "day": one.day,
                 "published": found.published.get(one.family, "not asked" if one.family else ""),
             }
@@ -118,6 +118,17 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
 
 def _engine(family: str) -> str:
     return ENGINES.get(family.replace("_", "-"), family)
+
+
+def _numbers_of(catalog: Catalog, one: Newest) -> str:
+    """The release that an engine's numbers are of, where classes of a later one were read; "" where they are of the same.
+
+    >>> from kvreport.catalog.load import open_catalog
+    >>> [_numbers_of(open_catalog(), Newest("", name, "", "tensorrt_llm")) for name in ("1.3", "1.2.1")]
+    [' (numbers: 1.2.1)', '']
+    """
+    engine = catalog.engines.get(one.family.replace("_", "-"))
+    return f" (numbers: {engine.version})" if engine and engine.version and engine.version != one.name else ""
 
 
 def _known(names: KnownNames) -> Table:
