@@ -121,6 +121,23 @@ class Deployment(Allocation):
             others=(),
         )
 
+    def told(self, requests: int) -> Deployment:
+        """The same of a server that is told to run so many requests at once on a data rank, as its command does.
+
+        Pools of states and rings are laid out for the number that is told.
+        """
+        case, serving = self.case, replace(self.case.serving, max_seqs=requests, seqs_told=True)
+        slots = state_slots_wanted(case.engine, case.model, serving, eager=case.eager)
+        if self.plan.pool is None:
+            return replace(self, state_slots_wanted=slots)
+        of_all = replace(serving, max_seqs=requests * case.layout.data)
+        counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
+        # Some engines count the requests of all data ranks together.
+        serving = replace(serving, max_seqs=of_all.max_seqs // max(counted // requests, 1))
+        case = replace(case, serving=serving)
+        plan = plan_on(case, case.accelerator, serving, Memo())
+        return replace(self, case=case, plan=plan, state_slots_wanted=slots)
+
     def room_for(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
         """What decides whether one request of each context runs: :attr:`room_bytes`, with an axis for contexts."""
         return self._with_freed(self.room_bytes, contexts)

@@ -20,12 +20,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from kvreport.accounting import capacity, deployment, kernel
+from kvreport.accounting import capacity, kernel
 from kvreport.accounting.allocation import FollowedLengths, device_class, lengths_on, reserve_on
-from kvreport.accounting.capacity import followed
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.deployment import lay_out
+from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers, Reals
@@ -145,7 +144,7 @@ class _Group:
     workload: Load
     offers: Sequence[Offer]
     choices: Choices
-    laid: deployment.Deployment
+    laid: Deployment
     place: int
     demand: Demand
     peaks: Peaks
@@ -289,11 +288,11 @@ class _Group:
                 rooms = (self._rooms(one, [told], index) for one, told in zip(stages, kept, strict=True))
                 return min(int(self._holding(one, room)[0]) for one, room in zip(stages, rooms, strict=True))
 
-            return int(followed(reach, limit)) if reach(limit) else 0
+            return int(capacity.followed(reach, limit)) if reach(limit) else 0
 
         return np.asarray([most(index) for index in offers], dtype=np.int64)
 
-    def _kept(self, stage: deployment.Deployment, requests: int, memo: Memo) -> Reserve:
+    def _kept(self, stage: Deployment, requests: int, memo: Memo) -> Reserve:
         """What one rank reserves if it is told to run so many requests at once.
 
         Other engines than those that follow the number may keep more for many that are told, as SGLang does for images.
@@ -316,16 +315,14 @@ class _Group:
             return reserve
         return replace(reserve, activations=reserve.activations + told.kept_bytes - usual.kept_bytes)
 
-    def _rooms(
-        self, stage: deployment.Deployment, kept: Sequence[Reserve], index: int | None = None
-    ) -> Integers:
+    def _rooms(self, stage: Deployment, kept: Sequence[Reserve], index: int | None = None) -> Integers:
         """What is left for the cache on one rank of every offer, or of one, with such reserves."""
         rooms = np.asarray(stage.room_bytes)[:, self.place]
         rooms = rooms if index is None else rooms[index : index + 1]
         more = [stage.reserve.total - one.total for one in kept]
         return np.asarray(rooms + np.asarray(more), dtype=np.int64)
 
-    def _lengths(self, stage: deployment.Deployment, requests: int, memo: Memo) -> FollowedLengths | None:
+    def _lengths(self, stage: Deployment, requests: int, memo: Memo) -> FollowedLengths | None:
         """How the reserve of one rank follows the longest request, if it is told to run so many at once."""
         if not self._follows:
             return stage.lengths
@@ -337,7 +334,7 @@ class _Group:
             lambda: lengths_on(case, ((case.accelerators[0], serving),), Memo()),
         )
 
-    def _holding(self, stage: deployment.Deployment, pool: Integers) -> Integers:
+    def _holding(self, stage: Deployment, pool: Integers) -> Integers:
         """Average requests of which one data rank's pool holds this stage's part."""
         work = self.workload
         return replica_users(

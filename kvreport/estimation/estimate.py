@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kvreport.accounting.capacity import Limit, Verdict
+from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict
 from kvreport.accounting.case import Memo
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, bound_of, lay_out
-from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.roofline import step_bounds_ms
@@ -156,7 +155,7 @@ def answer(request: Request) -> Estimate:
         return _at_context(request, there, tokens, known)
 
     at = [at_context(tokens) for tokens in (context, *table_contexts(model, context))]
-    if any(row.max_concurrent_requests >= UNLIMITED_REQUESTS for row in at):
+    if any(row.max_concurrent_requests >= UNLIMITED_USERS for row in at):
         raise InputError(
             f"engine {request.engine.name}: found {model.id}, which keeps no cache, so nothing bounds its requests; "
             "allowed: an engine that limits them, such as vllm"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from math import ceil, isnan
 from typing import Any
 
 from kvreport import words
 from kvreport.accounting import kernel
-from kvreport.accounting.allocation import plan_on, state_slots_wanted
-from kvreport.accounting.case import Memo
 from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
@@ -250,31 +248,17 @@ class Sizing:
 
     def _smallest_pool(self, rank: Deployment, requests: int) -> int:
         """The smallest pool of a rank that starts and holds so many requests of the workload, and one of the longest."""
-        work, case = self.workload, rank.case
+        work = self.workload
         mean, longest = work.mean_tokens, work.longest_tokens
-        slots = state_slots_wanted(case.engine, case.model, case.serving, eager=case.eager)
         return max(
             pool_for(rank.plan, requests, mean, longest, work.shared_prefix_tokens),
             0 if rank.start_plan is None else pool_for(rank.start_plan, 1, longest),
-            (slots or 0) * rank.plan.block_bytes,
+            (rank.state_slots_wanted or 0) * rank.plan.block_bytes,
         )
 
-    def _told(self, found: Solution) -> Iterator[Deployment]:
-        """The ranks as the command of a deployment has them, which says how many requests run at once.
-
-        Pools of states and rings are laid out for the number that is told.
-        """
-        requests, data = max(found.users_each // found.layout.data, 1), found.layout.data
-        for rank in found.ranks:
-            case, serving = rank.case, replace(rank.case.serving, max_seqs=requests, seqs_told=True)
-            if rank.plan.pool is not None:
-                of_all = replace(serving, max_seqs=requests * data)
-                counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
-                # Some engines count the requests of all data ranks together.
-                serving = replace(serving, max_seqs=of_all.max_seqs // max(counted // requests, 1))
-            told = replace(case, serving=serving)
-            plan = rank.plan if rank.plan.pool is None else plan_on(told, told.accelerator, serving, Memo())
-            yield replace(rank, case=told, plan=plan)
+    def _told(self, found: Solution) -> list[Deployment]:
+        """The ranks as the command of a deployment has them, which says how many requests run at once."""
+        return [rank.told(max(found.users_each // found.layout.data, 1)) for rank in found.ranks]
 
     def smallest_share(self, found: Solution, pools: Sequence[int]) -> float | None:
         """The smallest share of memory that leaves every rank its pool; None where there is none."""
@@ -312,7 +296,7 @@ class Sizing:
 
     def fractions(self, found: Solution, pools: Sequence[int]) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty."""
-        engine, ranks = rules(self.policy), tuple(self._told(found))
+        engine, ranks = rules(self.policy), self._told(found)
         static = engine.static_memory(
             found.model,
             found.offer.accelerator,
