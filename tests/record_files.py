@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,25 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.shelf import read_yaml
 from kvreport.evidence.validation import Validation, validate
 from kvreport.resources import data_dir
+
+
+def each(records: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+    """Hold every record against a test in one, and name those that fail: thousands of tests take longer than they test."""
+
+    def all_of(test: Callable[[Any], None]) -> Callable[[], None]:
+        def run() -> None:
+            wrong = []
+            for record in records:
+                try:
+                    test(record)
+                except AssertionError as error:
+                    wrong.append(f"{record.id}: {error}")
+            assert not wrong, "\n".join(wrong)
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return all_of
 
 
 @cache

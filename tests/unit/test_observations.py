@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from record_files import observed
+from record_files import each, observed
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
@@ -26,14 +26,14 @@ def test_there_are_logs_of_several_engines() -> None:
     assert {"vllm", "sglang", "llama.cpp"} <= {observation.engine for observation in ALL}
 
 
-@pytest.mark.parametrize("observation", ALL, ids=lambda observation: observation.id)
+@each(ALL)
 def test_an_observation_has_figures_and_an_origin(observation: Observation) -> None:
     assert observation.printed.model_fields_set
     assert observation.origin.url or observation.origin.kind
     assert observation.origin.lines or observation.notes
 
 
-@pytest.mark.parametrize("observation", ALL, ids=lambda observation: observation.id)
+@each(ALL)
 def test_token_counts_stand_in_a_quoted_line(observation: Observation) -> None:
     printed = observation.printed
     # A rounded count is in somebody's words; a table's may be in another of its rows.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-from record_files import observed
+from fuzzing import thinned
+from record_files import each, observed
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation
@@ -60,7 +60,7 @@ def test_there_are_logs_of_every_kind() -> None:
     assert {(0, 11), (0, 19), (0, 21)} <= releases
 
 
-@pytest.mark.parametrize("one", running(), ids=lambda one: one.id)
+@each(thinned(running(), 3))
 def test_no_running_server_is_told_that_a_request_does_not_fit(one: Observation) -> None:
     for found in told(one):
         assert "not fit" not in found.headline
