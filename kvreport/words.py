@@ -36,6 +36,9 @@ WAYS: Final[dict[str, str]] = ALL["ways"]
 ENGINES: Final[dict[str, str]] = ALL["engines"]
 """What engines are called, by the names of their records and of logs."""
 
+MODEL_SIZES: Final[tuple[tuple[str, int], ...]] = tuple(ALL["model_sizes"].items())
+"""Classes of models by size: what each is called, and the billions of parameters that it begins with."""
+
 LIMITS: Final[dict[str, str]] = ALL["limits"]
 """What keeps one more request from a replica, for a page."""
 

@@ -28,17 +28,9 @@
   const COUNTED = 150000; /* rows of which a filter's counts are made */
   const PAGE = matchMedia("(max-width: 45em)").matches ? 20 : 50; /* rows shown at first */
   const FEW = 8; /* choices of a long list that are shown at first */
-  /* Sizes of models, by the parameters that each begins with. */
-  const SIZES = {
-    "0B": "Below 4B",
-    "4B": "4B to 15B",
-    "15B": "15B to 40B",
-    "40B": "40B to 120B",
-    "120B": "120B to 400B",
-    "400B": "400B and more",
-  };
+  /* The class of a model's size, as the list of models has it. */
   const sizeOf = ({ parameters }) =>
-    Object.keys(SIZES).findLast((least) => parameters >= 1e9 * parseFloat(least));
+    Object.entries(words().model_sizes).findLast(([, least]) => parameters >= 1e9 * least)[0];
   /* Columns of what is chosen: where all rows have one value, a sentence says it once. */
   const CHOSEN = ["gpu", "tp", "layout", "context", "weights", "kv"];
 
@@ -269,7 +261,7 @@
         {
           key: "size",
           label: "Model size (parameters)",
-          values: Object.entries(SIZES),
+          values: Object.keys(words().model_sizes).map((label) => [label, label]),
           of: (row) => sizeOf(row.config.model),
         },
         {

@@ -87,11 +87,11 @@ def test_capacity_by_accelerator_is_sorted_by_a_press(page: Any, address: str) -
 
 
 def test_the_explorer_filters_by_size(page: Any, address: str) -> None:
-    page.goto(f"{address}explore/?size=4B&context=8192&show=all")
-    page.wait_for_selector("[data-kv-shown*='size=4B']")
+    page.goto(f"{address}explore/?size=4B+to+16B&context=8192&show=all")
+    page.wait_for_selector("[data-kv-shown*='size=4B+to+16B']")
     names = set(page.locator("#explore-table tbody th").all_inner_texts())
     assert names == {"Llama 3.1 8B"}
-    assert "4B to 15B" in page.locator(".kv-said").first.inner_text()
+    assert "4B to 16B" in page.locator(".kv-said").first.inner_text()
 
 
 def test_a_table_that_is_marked_as_an_example_keeps_its_style(page: Any, address: str) -> None:

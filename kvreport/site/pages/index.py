@@ -23,7 +23,7 @@ from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
-from kvreport.words import counted
+from kvreport.words import MODEL_SIZES, counted
 
 SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
 """Why a model is not served where the engine supports it: memory, requests or context."""
@@ -31,19 +31,11 @@ SHORT: Final = frozenset({"weights", "cache", "seqs", "may_fit", "limit"})
 INPUTS: Final = {"text": "Text only", "vision": "Vision", "audio": "Audio"}
 """What a model reads, in words."""
 
-SIZES: Final = (
-    (4, "under 4B"),
-    (16, "4B to 16B"),
-    (48, "16B to 48B"),
-    (160, "48B to 160B"),
-    (10**9, "160B and more"),
-)
-
 
 def size_class(model: Model) -> str:
     """Return the class of a model's size, by its parameters."""
     billions = parameters(model) / 10**9
-    return next(label for limit, label in SIZES if billions < limit)
+    return next(label for label, least in reversed(MODEL_SIZES) if billions >= least)
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -368,7 +360,7 @@ def facet_values(context: Names) -> tuple[tuple[str, str, tuple[tuple[str, str, 
     Sizes rise, years fall, and of everything else the most frequent comes first; what is not known
     comes last.
     """
-    rising = {label: place for place, (_, label) in enumerate(SIZES)}
+    rising = {label: place for place, (label, _) in enumerate(MODEL_SIZES)}
 
     def place(key: str, value: str, count: int) -> tuple[bool, int, str]:
         order = {"size": rising.get(value, 0), "year": -int(value) if value.isdigit() else 0}
