@@ -478,7 +478,10 @@
     const gpus = site.gpus.id.map((_, n) =>
       Object.fromEntries(fields.map(([name, list]) => [name, list[n]]))
     );
-    for (const gpu of gpus) if (gpu.free) gpu.free = [gpu.usable - gpu.free[0], ...gpu.free.slice(1)];
+    for (const gpu of gpus) {
+      gpu.memory += Math.ceil(gpu.usable * gpu.share);
+      if (gpu.free) gpu.free = [gpu.usable - gpu.free[0], ...gpu.free.slice(1)];
+    }
     return {
       sizing_layouts: [], // the explorer searches none
       ...site,

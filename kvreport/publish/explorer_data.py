@@ -28,6 +28,7 @@ fetches what a question needs and the rest when a reader begins to choose:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -158,12 +159,16 @@ def _names(whole: Facts) -> list[str | list[str]]:
 
 
 def _by_field(whole: Facts) -> dict[str, list[Any]]:
-    """Each field of all accelerators; of what is free at start, what is used: the same bytes on most of them."""
-    gpus = [
-        gpu if gpu["free"] is None else gpu | {"free": [gpu["usable"] - gpu["free"][0], *gpu["free"][1:]]}
-        for gpu in whole["gpus"]
-    ]
+    """Each field of all accelerators, memory as the difference to what follows from other fields: often the same number."""
+    gpus = [gpu | _differences(gpu) for gpu in whole["gpus"]]
     return {name: [gpu[name] for gpu in gpus] for name in (gpus[0] if gpus else _GPU)}
+
+
+def _differences(gpu: Facts) -> Facts:
+    """Memory as what it has more than the share of what is usable; free bytes as those that are used."""
+    usable, free = gpu["usable"], gpu["free"]
+    memory = gpu["memory"] - math.ceil(usable * gpu["share"])
+    return {"memory": memory, "free": free and [usable - free[0], *free[1:]]}
 
 
 def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
