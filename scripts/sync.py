@@ -7,8 +7,8 @@
   and the draft of ``make follow`` is made for each.
 - Models of vLLM's recipes, of transformers' documentation and of llmfit's list that the catalog does not know: a record is
   written where a file states the dimensions and the total is the published one. A file is a ``config.json`` below
-  ``--configs`` or on the Hub, or the defaults of a config class whose documentation names this checkpoint. No dimension
-  is guessed.
+  ``--configs`` or on the Hub, llmfit's list for dense decoders without windows, or the defaults of a config class whose
+  documentation names this checkpoint. No dimension is guessed.
 
 Packages are downloaded and their Python files are parsed. Only transformers' config classes run, in an environment of
 their own (``class_defaults.py``). The draft, Markdown on standard output, has the records, the difference in capacity,
@@ -70,6 +70,19 @@ LIKED: Final = 300
 """Likes from which a model of llmfit's list is looked for,"""
 LIKED_DAYS: Final = 92
 """where it is not older than the newest of the list by more days."""
+LISTED: Final = {"llama": "LlamaForCausalLM", "k2_horizon": "K2HorizonForCausalLM"}
+"""Dense decoders without windows, whose dimensions llmfit's list states, by its names for classes."""
+_LISTED_KEYS: Final = {
+    "num_hidden_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "num_key_value_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "hidden_size": "hidden_size",
+    "vocab_size": "vocab_size",
+    "moe_intermediate_size": "intermediate_size",
+    "context_length": "max_position_embeddings",
+}
+"""Keys of llmfit's list, and of a config."""
 _ID: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _COUNT: Final = re.compile(r"~?\s*([0-9]+(?:\.[0-9]+)?)\s*([MBT])\b", re.IGNORECASE)
 _UNITS: Final = {"M": 10**6, "B": 10**9, "T": 10**12}
@@ -88,6 +101,7 @@ class Wanted:
     parameters: int | None = None  # Its parameters to the last one, where somebody counted them.
     counted: Source | None = None  # Where that count stands.
     liked: bool = False  # Whether many like it on the Hub.
+    config: Mapping[str, Any] | None = None  # What ``config.json`` would have, where a list states it.
 
 
 @dataclass(frozen=True)
@@ -244,6 +258,27 @@ class ConfigFiles:
         return Found(dict(config), source_of(path, folder, ("layers",), "config.json copy in", "derived"))
 
 
+class ListedDimensions:
+    """Dimensions in llmfit's list. Its count says whether embedding and output head are one matrix."""
+
+    def __init__(self, listed: Mapping[str, Wanted]) -> None:
+        """Take what :func:`listed` returned."""
+        self._listed = listed
+
+    def find(self, id_: str) -> Found | str | None:
+        """Return the dimensions with which a model has exactly the parameters that the list counts, the reason why not, or None."""
+        one = self._listed.get(id_)
+        if one is None or one.config is None or one.counted is None:
+            return None
+        for tied in (False, True):
+            config = {**one.config, "tie_word_embeddings": tied}
+            model = read_config_report(config, id=id_, assume_defaults=True).model
+            if sum(row.parameters for row in model.weights) == one.parameters:
+                title = f"{one.counted.title}: layers, widths and heads"
+                return Found(config, one.counted.model_copy(update={"title": title, "evidence": "derived"}))
+        return "the dimensions of llmfit's list make other parameters than it counts"
+
+
 def _ids(path: Path) -> Iterator[str]:
     """Yield the ids that a path may state: ``ORG--NAME_config.json``, ``ORG--NAME/config.json``, ``ORG/NAME/config.json``."""
     stem = path.name.removesuffix(".json").removesuffix("config").rstrip("_-.")
@@ -348,8 +383,17 @@ def listed(packages: Path, draft: Draft) -> dict[str, Wanted]:
             parameters=row["parameters_raw"],
             counted=Source(covers=("weights",), title=title, revision=releases[-1], evidence="secondary"),
             liked=day >= since and isinstance(row.get("hf_likes"), int) and row["hf_likes"] >= LIKED,
+            config=_listed_config(row),
         )
     return found
+
+
+def _listed_config(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what ``config.json`` would have, if the list states all dimensions of the class."""
+    config = {name: row[key] for key, name in _LISTED_KEYS.items() if isinstance(row.get(key), int)}
+    if row.get("architecture") not in LISTED or len(config) < len(_LISTED_KEYS):
+        return None
+    return {"architectures": [LISTED[row["architecture"]]], "model_type": row["architecture"], **config}
 
 
 def _rows(program: bytes) -> list[dict[str, Any]]:
@@ -665,9 +709,11 @@ def main(words: list[str]) -> int:
             if done.returncode:
                 said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
                 draft.notes.append(f"Recipes were not looked at: {said}")
-        wanted = merged(recipes(checkout), defaults, listed(given.packages, draft))
+        counted = listed(given.packages, draft)
+        wanted = merged(recipes(checkout), defaults, counted)
         hub = Hub()
-        places = [ConfigFiles(given.configs), hub, *([defaults] if defaults is not None else [])]
+        places = [ConfigFiles(given.configs), hub, ListedDimensions(counted)]
+        places += [defaults] if defaults is not None else []
         models(open_catalog(copy), wanted, places, draft)
         if hub.silent:
             draft.notes.append(f"The Hub was not asked for configs: {hub.silent}")

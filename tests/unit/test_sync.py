@@ -224,6 +224,38 @@ def test_a_list_counts_what_recipes_and_classes_name_and_adds_what_many_like(
     assert (liked.id, liked.parameters) == ("acme/Liked-1B", 8)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_list_states_the_dimensions_of_a_dense_decoder(sync: Any, tied: bool) -> None:
+    """By hand: two layers of width 64 with four heads of 16, one of them for keys and values, and MLPs of 128."""
+    layer = 2 * 64 * 64 + 2 * 16 * 64 + 3 * 128 * 64 + 2 * 64
+    parameters = 2 * layer + (1 if tied else 2) * 100 * 64 + 64
+    row = {
+        "architecture": "llama",
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "hidden_size": 64,
+        "vocab_size": 100,
+        "moe_intermediate_size": 128,
+        "context_length": 4096,
+    }
+    source = sync.Source(covers=("weights",), title="a list: acme/Dense", evidence="secondary")
+    config = sync._listed_config(row)
+    exact = sync.Wanted("acme/Dense", parameters=parameters, counted=source, config=config)
+    other = sync.Wanted("acme/Other", parameters=parameters + 1, counted=source, config=config)
+    place = sync.ListedDimensions({one.id: one for one in (exact, other)})
+    found = place.find("acme/Dense")
+    assert found.config["tie_word_embeddings"] is tied
+    made, said = sync.record(exact, found, {})
+    assert (made.context_tokens, made.weight_format) == (4096, "bf16")
+    assert said == f"{parameters:,} parameters, counted: {parameters:,}"
+    assert "other parameters" in place.find("acme/Other")
+    assert place.find("acme/Unlisted") is None
+    assert sync._listed_config({**row, "architecture": "qwen2"}) is None, "its class may have windows"
+    assert sync._listed_config({**row, "head_dim": None}) is None
+
+
 def test_a_config_of_the_hub_is_held_against_its_index(
     sync: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
