@@ -321,7 +321,8 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
     """Every log predicted by constants that were fitted without its source.
 
     Logs whose source does not state all flags are among them where their error at first sight was recorded, and have
-    that error only: what is asked of a prediction seldom states more. A refused start is told right or wrong, whatever its pool
+    that error only: what is asked of a prediction seldom states more. So are copies whose name alone tells which layers are
+    wider: an answer gives a range for them. A refused start is told right or wrong, whatever its pool
     was (:func:`kvreport.catalog.first_predictions.errors_of`), and is not among them.
     """
     found: list[dict[str, Any]] = []
@@ -330,7 +331,7 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
         constants = fit(without(logs, source))
         for log in logs:
             seen = first.get(log.observation.id)
-            told = log.observation.complete
+            told = log.observation.complete and not log.observation.mix_open
             refused = log.observation.printed.fits is False
             asked = log.source == source and (told or seen is not None) and not refused
             result = predicted(log, constants) if asked else None

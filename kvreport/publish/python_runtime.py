@@ -37,7 +37,7 @@ _ALONE: Final = (
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
 _FOR_PAGES: Final = frozenset({
     "claims", "measurements", "observations", "releases", "traffic", "class_check.yaml", "forecasts.yaml", "freshness.yaml", "glossary.yaml",
-    "left_out.yaml", "peers.yaml", "planner_check.yaml", "planner_check_sglang.yaml", "prose-allow.yaml", "recipes_check.yaml", "starts.yaml", "trials.yaml",
+    "left_out.yaml", "log_searches.yaml", "peers.yaml", "planner_check.yaml", "planner_check_sglang.yaml", "prose-allow.yaml", "recipes_check.yaml", "starts.yaml", "trials.yaml",
 })  # fmt: skip
 """Files and folders of the data that only pages and reports read. Every other file is in the archive, so a file that an
 estimate begins to read needs no entry; ``tests/unit/test_python_bundle.py`` compares what the archive answers."""

@@ -29,17 +29,45 @@ LIMITS = {
 RIGHT = 0.97
 """Starts and refusals told right, of all that can be asked."""
 
+FOUND_BY_REFUSALS = "finch-"
+"""Records of 2026-11-29, half of them looked for by what engines print when they refuse: no rule has been mended with them."""
+
+LIMITS_WITH_THEM = {"weights": 0.01, "concurrency given pool": 0.0125, "pool": 0.11, "tokens": 0.1}
+"""The 90th percentiles with these records."""
+
 
 @pytest.fixture(scope="module")
 def validation() -> Validation:
     return validated()
 
 
+def _of_vllm(validation: Validation, *, but: tuple[str, ...] = ()) -> Validation:
+    logs = (case.observation for case in validation.cases)
+    return validate(
+        open_catalog(), [log for log in logs if log.engine == "vllm" and not log.id.startswith(but)]
+    )
+
+
 @pytest.fixture(scope="module")
 def vllm(validation: Validation) -> Validation:
-    return validate(
-        open_catalog(), [case.observation for case in validation.cases if case.observation.engine == "vllm"]
-    )
+    return _of_vllm(validation, but=(FOUND_BY_REFUSALS,))
+
+
+def test_errors_with_the_records_that_were_found_by_refusals(validation: Validation) -> None:
+    every = _of_vllm(validation)
+    for quantity, p90 in LIMITS_WITH_THEM.items():
+        found = every.statistic(quantity)
+        assert found is not None
+        assert found.median <= LIMITS[quantity][1]
+        assert found.p90 <= p90
+    told = [
+        (case.starts_predicted == case.starts_observed, case.complete)
+        for case in validation.cases
+        if None not in (case.starts_predicted, case.starts_observed)
+    ]
+    assert sum(right for right, _ in told) / len(told) >= 0.95
+    complete = [right for right, whole in told if whole]
+    assert sum(complete) / len(complete) >= RIGHT
 
 
 @pytest.mark.parametrize("quantity", LIMITS)
@@ -66,6 +94,7 @@ def test_starts_and_refusals_of_all_logs_are_told_apart(validation: Validation) 
         case.starts_predicted == case.starts_observed
         for case in validation.cases
         if None not in (case.starts_predicted, case.starts_observed)
+        and not case.observation.id.startswith(FOUND_BY_REFUSALS)
     ]
     assert sum(told) / len(told) >= RIGHT
 

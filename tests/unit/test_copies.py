@@ -245,6 +245,8 @@ NOT_ITS_MIX = {
     "wren-010": "99.7 GB are on disk, more than its name says, and its draft is loaded with it",
     "wren-102": "99.7 GB are on disk, more than its name says",
     "merle-037": "0.6 % more than every matrix but the experts' at 16 bits; the cause is not known",
+    "finch-031": "its draft of 7 tokens is loaded with it",
+    "finch-048": "a build of the day that keeps the table of n-grams elsewhere, and its prediction layer is loaded with it",
     "late-005": "0.8 GiB more than every matrix but the experts' at 16 bits; the cause is not known",
 }
 """Loads that no mix of formats makes, with the reason."""
