@@ -80,7 +80,7 @@ coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold i
 	@$(BIN)/python scripts/coverage_floors.py .cache/coverage.json
 
 FUZZED = $(BIN)/python -m pytest -q -n auto --timeout 0 $$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
-# New examples each time, and FUZZ times as many as a build tries: run it after touching a reader of untrusted input. An input that breaks
+# New examples each time, and twice FUZZ times as many as a build tries: run it after touching a reader of untrusted input. An input that breaks
 # something is printed; it becomes an `@example` of the test that found it.
 fuzz: $(STAMP) ## throw random input at config reader, catalog, command line, log reader and arithmetic
 	@KVREPORT_FUZZ=$(FUZZ) $(FUZZED)
