@@ -64,7 +64,7 @@ def test_the_header_of_a_repositorys_file_is_fetched_kept_and_found_again(
     whole = asked(str(path), engine="llama-cpp")
     found = asked(f"{REPOSITORY}:UD-Q4_K_XL", fetch=True)
     assert found.weight_bytes_per_gpu == whole.weight_bytes_per_gpu
-    assert found.mix == "file"
+    assert found.case.mix == "file"
     (source,) = found.request.model.sources
     assert (source.revision, source.evidence) == (SHA, "verbatim")
     said = " ".join(found.request.assumptions)

@@ -232,12 +232,12 @@ def test_ollama_runs_what_its_name_pulls(catalog: Catalog) -> None:
     """Without a format it is the library's, not the checkpoint's; a model that it lacks is Q4_K_M."""
     found = ask("qwen3-32b", "rtx-4090", catalog, "ollama", context_tokens=32768)
     named = ask("qwen3:32b", "rtx-4090", catalog, "ollama", context_tokens=32768)
-    assert found.mix == named.mix == "q4_k_m"
+    assert found.case.mix == named.case.mix == "q4_k_m"
     assert found.local == named.local
     assert "what 'ollama run qwen3:32b' pulls" in found.formats
     assert any("ollama run qwen3:32b" in text for text in found.request.assumptions)
-    assert ask("llama3.2:1b", "rtx-4090", catalog, "ollama").mix == "q8_0"
-    assert ask("meta-llama/Llama-3.2-1B-Instruct", "rtx-4090", catalog, "ollama").mix == "q8_0"
+    assert ask("llama3.2:1b", "rtx-4090", catalog, "ollama").case.mix == "q8_0"
+    assert ask("meta-llama/Llama-3.2-1B-Instruct", "rtx-4090", catalog, "ollama").case.mix == "q8_0"
 
 
 def test_what_fits_is_answered_for_the_flags_as_given(
