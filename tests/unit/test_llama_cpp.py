@@ -336,7 +336,7 @@ def test_prediction_blocks_of_a_public_log(catalog: Catalog) -> None:
     assert isinstance(answer, LocalEstimate)
     blocks = answer.case.local.companions.prediction
     assert blocks is not None
-    alone = lay_out_local(blocks, replace(answer.options, draft=0, mtp=False), devices(1))
+    alone = lay_out_local(blocks, replace(answer.case.options, draft=0, mtp=False), devices(1))
     assert alone.devices[0].kv == 128 * MIB
     assert alone.devices[0].compute / MIB == pytest.approx(520.06, abs=0.01)
     assert alone.host.compute / MIB == pytest.approx(208.07, abs=0.01)

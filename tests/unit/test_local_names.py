@@ -219,7 +219,7 @@ def test_a_range_decides_a_verdict_and_a_mix_of_no_bits_is_refused() -> None:
 
 def test_a_repository_without_a_mix_has_the_usual_one() -> None:
     unsaid = asked("ggml-org/gpt-oss-20b-GGUF")
-    assert unsaid.mix == "mxfp4"
+    assert unsaid.case.mix == "mxfp4"
     assert any("states no mix: MXFP4, as is usual" in text for text in unsaid.request.assumptions)
 
 
