@@ -186,7 +186,7 @@ def test_every_value_is_a_described_column(cubes):
 
 @pytest.mark.parametrize("of", [1, 2, 5, 23])
 def test_shards_are_disjoint_and_their_union_is_the_whole(catalog, of):
-    of_each = {"contexts": [2048], "tensor_parallel": [1], "weights": ["released"], "kv": ["bf16"]}
+    of_each = {"contexts": [2048], "tensor_parallel": [1], "weights": ["released", "bf16"], "kv": ["bf16"]}
     chosen = axes(catalog, models="*qwen2*", gpus="*h100*,b200*,a100*", **of_each)
 
     def pairs(shard):
