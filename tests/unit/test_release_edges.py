@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ import yaml
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.pools import PoolFlags
+from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.extras import with_draft
 from kvreport.accounting.parallel import Layout
@@ -106,8 +108,14 @@ def answer(catalog: Catalog, entry: dict[str, Any], release: str) -> Any:
             "engine": engine,
             "version": release,
         }
-        wanted = set(of_release) & set(inspect.signature(found).parameters)
-        found = found(**{name: of_release[name] for name in wanted}, **given)
+        takes = set(inspect.signature(found).parameters)
+        if "loading" in takes:
+            given = {
+                "loading": Loading(
+                    **{name.name: None for name in fields(Loading)} | {"engine": engine} | given
+                )
+            }
+        found = found(**{name: of_release[name] for name in set(of_release) & takes}, **given)
     match entry.get("of"):
         case "layers":
             found = sum(group.count for group in found.layers)
