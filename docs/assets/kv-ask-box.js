@@ -123,7 +123,7 @@
   }
 
   /* Releases of the same name, where the question does not say which: each a link to its answer. */
-  function otherReleases({ others, state }) {
+  function otherReleases({ others = [], state }) {
     const links = others.slice(0, 4).map(({ id, name }) =>
       make("a", { href: kvState.search({ ...kvreport.now(), ...state, model: id }) }, name)
     );

@@ -185,8 +185,7 @@ def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, comma
             "which gpu for 20 users of llama 70b",
             "sizer/?model=meta-llama--Llama-3.1-70B-Instruct&concurrent=20",
         ),
-        ("best coding model rtx 4090 64k", "gpus/rtx-4090/?context=65536&name=coder"),
-        ("what is a kv cache", "learn/"),
+        ("best coding model rtx 4090 64k", "gpus/rtx-4090/?context=65536"),
         (
             "vllm vs sglang llama 8b h100",
             "compare/?model=meta-llama--Llama-3.1-8B-Instruct&engines=vllm,sglang&gpu=h100-sxm-80gb",
@@ -195,7 +194,6 @@ def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, comma
             "vllm 0.11 vs 0.33 llama 8b",
             "compare/?model=meta-llama--Llama-3.1-8B-Instruct&engines=vllm-0.11,vllm",
         ),
-        ("200 agents with idle sessions", "questions/?q=200+agents+with+idle+sessions"),
     ],
 )
 def test_a_question_of_another_page_leads_there(reader, text, target):
@@ -203,6 +201,21 @@ def test_a_question_of_another_page_leads_there(reader, text, target):
     found = reader.page.locator(WAYS).first
     assert found.get_attribute("href") == f"{reader.visit.address}{target}"
     assert not reader.page.locator("[data-kv-slot=bar] svg").count(), "no answer of another question"
+    assert not reader.page.locator("[data-kv-slot=chart] svg").count()
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("what is a kv cache", "learn/"),
+        ("200 agents with idle sessions", "questions/?q=200+agents+with+idle+sessions"),
+    ],
+)
+def test_a_question_of_no_model_leads_to_the_pages_found_and_to_where_to_begin(reader, text, target):
+    reader.ask(text)
+    assert reader.headline == "These pages are about it:"
+    found = reader.page.locator(WAYS).evaluate_all("(all) => all.map((one) => one.getAttribute('href'))")
+    assert f"{reader.visit.address}{target}" in found
     assert not reader.page.locator("[data-kv-slot=chart] svg").count()
 
 
