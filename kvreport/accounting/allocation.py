@@ -12,11 +12,11 @@ from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.step import NOTHING, EngineStep, Loading, Reserve
+from kvreport.accounting.engines.step import NOTHING, Loading, Reserve
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.shares import pool_bytes, share_on, start_shortage, stated_share
+from kvreport.accounting.shares import pool_bytes, share_on, start_shortage
 from kvreport.accounting.weights import ComponentBytes, on_host, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
@@ -242,7 +242,7 @@ def lengths_on(
     peaks: dict[Hashable, tuple[int, Callable[[Any], Any]]] = {}
     kinds: list[Hashable] = []
     for device, serving in classes:
-        found = engine.following_peak(model, device, _shared_step(untold, serving))
+        found = engine.following_peak(model, device, untold.step_of(serving))
         kinds.append(None if found is None else found[0])
         if found is not None and found[0] not in peaks and found[1](1) != found[1](limit):
             peaks[found[0]] = len(peaks), found[1]
@@ -382,7 +382,7 @@ def new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockP
 
 def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
     """The reserve on a device with the scheduler sizes that the engine takes there, worked out once for each class and step."""
-    step, model = _shared_step(case, serving), _reserving(case)
+    step, model = case.step_of(serving), _reserving(case)
 
     def worked_out() -> Reserve:
         return case.rules.reserve(model, device, step)
@@ -393,11 +393,6 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
     if not case.held_bytes or trait(case.engine, "held_apart"):
         return kept
     return replace(kept, non_framework=kept.non_framework + case.held_bytes)
-
-
-def _shared_step(case: Case, serving: Serving) -> EngineStep:
-    """What decides the reserve, the share of memory included."""
-    return replace(case.step_of(serving), share=stated_share(case.engine, case.utilization))
 
 
 def _reserving(case: Case) -> Model:

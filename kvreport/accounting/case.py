@@ -15,6 +15,7 @@ from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.shares import stated_share
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -170,6 +171,7 @@ class Case(Launch):
             held_bytes=self.held_bytes,
             narrow_cache=self.narrow_cache,
             seqs_told=serving.seqs_told,
+            share=stated_share(self.engine, self.utilization),
         )
 
     @property

@@ -90,7 +90,6 @@ def load_overhead(loading: Loading) -> dict[str, int]:
     unsplit = loading.accelerator.vendor.upper() == "NVIDIA" and release_of(loading.engine).has(
         "loads_unsplit"
     )
-    ranks = layout.tensor, layout.expert_ranks
     parts = {
         "position_table": _position_table(model, listed["float_rotation"], listed["rotation_of_windows"]),
         "missing_projections": missing_projections(loading, joined=joined),
@@ -103,7 +102,7 @@ def load_overhead(loading: Loading) -> dict[str, int]:
         "row_padding": _row_padding(loading, stored),
         "left_by_padding": _left_by_padding(loading, stored),
         "allocated_blocks": _allocated_blocks(
-            model, joined, loading.weight_format, loading.formats, ranks, unsplit
+            model, joined, loading.weight_format, loading.formats, layout.tensor, layout.expert_ranks, unsplit
         ),
     }
     return {name: size for name, size in parts.items() if size}
@@ -344,7 +343,8 @@ def _allocated_blocks(
     joined: bool,  # noqa: FBT001 - part of a memo's key
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
-    rank_counts: tuple[int, int],  # Those that divide other matrices, and those that divide experts.
+    tensor_ranks: int,
+    expert_ranks: int,
     unsplit: bool,  # noqa: FBT001 - part of a memo's key
 ) -> int:
     """What PyTorch's allocator counts beyond the tensors that it holds.
@@ -363,9 +363,9 @@ def _allocated_blocks(
         if form is not None and not form.name.startswith(_WHOLE_FORMATS):
             continue
         module, _, name = row.name.removesuffix(".weight").rpartition(".")
-        ranks, count = rank_counts[0], row.count
+        ranks, count = tensor_ranks, row.count
         if row.component == "routed_experts":
-            module, ranks = "experts", rank_counts[1]
+            module, ranks = "experts", expert_ranks
             if model.experts is not None and len(row.shape) == 2:
                 count = max(1, count // model.experts.routed)
         key = f"{module}.{_FUSED.get(name, name)}", count
