@@ -413,10 +413,10 @@ def _fewest(estimate: Estimate, own: float) -> tuple[float, str]:
     tokens, found = estimate.request.context_tokens, (own, "")
     for one in () if estimate.deployment is None else estimate.deployment.others:
         pool, plan = one.budget.kv_pool_bytes, one.plan
-        blocks, each = (
-            int(pool_blocks(pool, plan)),
-            int(plan.profile.request_bytes(tokens)) // plan.block_bytes,
-        )
+        if not plan.block_bytes:  # A stage of layers that cache nothing.
+            continue
+        blocks = int(pool_blocks(pool, plan))
+        each = int(plan.profile.request_bytes(tokens)) // plan.block_bytes
         layers = one.case.stage_of and one.case.stage_of[1]
         where = f"the stage of layers {layers.start} to {layers.stop - 1}" if layers else "another rank"
         most = beside(pool, plan, tokens)

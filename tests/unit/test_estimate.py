@@ -298,6 +298,21 @@ def test_a_stage_with_fewer_states_is_named_beside_the_fullest_in_the_explanatio
     assert allowed == answer.max_concurrent_requests_by_memory == 322
 
 
+def test_a_stage_that_caches_nothing_is_not_divided_in_the_explanation() -> None:
+    answer = kvreport.estimate(
+        "google/gemma-3n-E4B-it",
+        gpu="v100-pcie-32gb",
+        context_tokens=8192,
+        tensor_parallel=8,
+        pipeline_parallel=3,
+        engine="sglang",
+    )
+    assert any(not rank.plan.block_bytes for rank in answer.deployment.others)
+    fewest = next(line for line in answer.explanation if "holds fewer" in line)
+    allowed = re.findall(r"(?:= |allow )([\d,]+)(?:\.\d\d)? requests", fewest)[0]
+    assert int(allowed.replace(",", "")) == answer.max_concurrent_requests_by_memory
+
+
 def test_tables_in_host_memory_are_named_beside_the_bytes_of_a_gpu() -> None:
     asked = {"gpu": "h200-sxm-141gb", "context_tokens": 8192, "tensor_parallel": 8}
     line = (
