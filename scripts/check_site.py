@@ -19,8 +19,10 @@ import check_style
 
 from kvreport.publish import long_tables
 
-BROKEN = re.compile(r"\b(undefined|NaN)\b|^None$|\bNone (GiB|GB|tokens|requests|GPUs)\b|\{\{|(?<=\s)\}\}|\{%")
-"""What a template or a script leaves when a value is missing."""
+BROKEN = re.compile(
+    r"\b(undefined|NaN)\b|^None$|\bNone (GiB|GB|tokens|requests|GPUs)\b|\{\{|(?<=\s)\}\}|\{%|\{\w+:\w+\}"
+)
+"""What a template or a script leaves when a value is missing, or the place of a flag."""
 
 FIELD = re.compile(r"\b(?:memory|rates)\.[a-z]\w*|\bbytes per s\b")
 """A field of a record, as its file spells it."""

@@ -213,6 +213,8 @@ def test_the_code_that_reads_the_matrix_runs(tiny_site, monkeypatch):
         answers[name] = scope["answer"]
     by_pandas = {model: int(users) for model, users in answers["pandas"].items()}
     assert by_pandas
+    asked = estimate("llama-3.1-8b", gpu="H100", context_tokens="8K", catalog=load_catalog(tiny_site.catalog))
+    assert by_pandas[LLAMA.split("/")[1].replace("--", "/")] == asked.max_concurrent_requests
     assert dict(answers["DuckDB"]) == by_pandas
     assert dict(answers["Polars"].iter_rows()) == by_pandas
     shown = words(soup(tiny_site, "data/"))
@@ -312,3 +314,14 @@ def test_names_from_the_catalog_are_escaped_everywhere(tiny_site, build_site, tm
 def test_the_search_dialog_has_a_name(tiny_site):
     for uri in ("", "models/"):
         assert 'role="dialog" aria-label="Search"' in tiny_site.html(uri)
+
+
+def test_no_page_shows_the_place_of_a_flag(tiny_site):
+    """Remedies of refused starts were printed as they stand in data/, with ``{vllm:context}`` for the flag's name."""
+    place = re.compile(r"\{\w+:\w+\}")
+    for uri in pages(tiny_site):
+        shown = soup(tiny_site, uri)
+        for code in shown.select("code, pre, script"):
+            code.decompose()
+        assert not place.findall(words(shown)), uri
+    assert "--max-model-len" in words(soup(tiny_site, "refusals/vllm-kv-cache-is-needed/"))

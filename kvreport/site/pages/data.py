@@ -27,16 +27,18 @@ _PANDAS: Final = """\
 import pandas as pd
 
 rows = pd.read_parquet('capacity.parquet')
-fits = rows.query("gpu == 'h100-sxm-80gb' and context_tokens == 8192 and verdict == 'fits'")
-answer = fits.groupby('model', observed=True)['max_concurrent_requests'].max()"""
+one = rows.query("gpu == 'h100-sxm-80gb' and layout == 'tp1' and context_tokens == 8192")
+usual = one.query("weight_format in ('released', 'bf16') and kv_format == 'bf16' and verdict == 'fits'")
+answer = usual.groupby('model', observed=True)['max_concurrent_requests'].max()"""
 
 _DUCKDB: Final = """\
 import duckdb
 
 answer = duckdb.sql(\"\"\"
-    SELECT model, max(max_concurrent_requests) AS users
+    SELECT model, max(max_concurrent_requests) AS requests
     FROM 'capacity.parquet'
-    WHERE gpu = 'h100-sxm-80gb' AND context_tokens = 8192 AND verdict = 'fits'
+    WHERE gpu = 'h100-sxm-80gb' AND layout = 'tp1' AND context_tokens = 8192
+      AND weight_format IN ('released', 'bf16') AND kv_format = 'bf16' AND verdict = 'fits'
     GROUP BY model
 \"\"\").fetchall()"""
 
@@ -45,8 +47,8 @@ import polars as pl
 
 answer = (
     pl.scan_parquet('capacity.parquet')
-    .filter((pl.col('gpu') == 'h100-sxm-80gb') & (pl.col('context_tokens') == 8192))
-    .filter(pl.col('verdict') == 'fits')
+    .filter(gpu='h100-sxm-80gb', layout='tp1', context_tokens=8192, kv_format='bf16', verdict='fits')
+    .filter(pl.col('weight_format').is_in(['released', 'bf16']))
     .group_by('model')
     .agg(pl.col('max_concurrent_requests').max())
     .collect()

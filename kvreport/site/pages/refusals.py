@@ -17,6 +17,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import log
+from kvreport.startup_log.endings import remedy_words
 from kvreport.startup_log.reading import meaning
 from kvreport.units import gib
 from kvreport.words import counted
@@ -75,12 +76,8 @@ def _meanings(lines: list[LogLine]) -> dict[str, str]:
 
 def _remedies(engine: str, line: LogLine) -> tuple[str, ...]:
     """What helps, in the words of an engine."""
-    said = {name: words for one in log_lines() for name, words in one.remedies.items()}
     named = () if line.ends is None else line.ends.remedies
-    return tuple(
-        words[:1].upper() + words[1:] + "."
-        for words in (said[one].get(engine, said[one]["any"]) for one in named)
-    )
+    return tuple(words[:1].upper() + words[1:] + "." for words in remedy_words(named, engine).values())
 
 
 def _answer(site: SiteData, refusal: Refusal) -> Estimate | None:
