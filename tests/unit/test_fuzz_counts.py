@@ -50,6 +50,8 @@ def test_the_page_shows_what_is_recorded(repository):
             "Ten",
             "Eleven",
             "Twelve",
+            "Thirteen",
+            "Fourteen",
         ],
     )
     for day in {run["date"] for run in known["fuzz"]}:  # what broke is said with what became of it
