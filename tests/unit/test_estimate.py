@@ -313,6 +313,19 @@ def test_a_stage_that_caches_nothing_is_not_divided_in_the_explanation() -> None
     assert int(allowed.replace(",", "")) == answer.max_concurrent_requests_by_memory
 
 
+def test_a_request_of_deepseek_v4_holds_what_sglang_stores_whatever_the_cache_is_called() -> None:
+    asked = {"gpu": "h200-sxm-141gb", "engine": "sglang", "tensor_parallel": 4, "pipeline_parallel": 3}
+    lines = []
+    for kv in ("fp8", "bf16"):
+        answer = kvreport.estimate("deepseek-ai/DeepSeek-V4-Pro", context_tokens=8890, kv=kv, **asked)
+        lines.append(next(line for line in answer.explanation if line.startswith("one request of")))
+    held, reserved = (
+        int(one.replace(",", "")) for one in re.findall(r"(?:holds|reserves) ([\d,]+) B", lines[1])
+    )
+    assert held <= reserved
+    assert lines[0] == lines[1]
+
+
 def test_tables_in_host_memory_are_named_beside_the_bytes_of_a_gpu() -> None:
     asked = {"gpu": "h200-sxm-141gb", "context_tokens": 8192, "tensor_parallel": 8}
     line = (

@@ -103,6 +103,17 @@ def compressed_sizes(
     )
 
 
+def row_layout(cache: Latent) -> dict[str, float]:
+    """The fields of a KV format that say what one slot holds, whatever ``--kv-cache-dtype`` is."""
+    return {
+        "bits": 8.0,
+        "scale_bytes": SLOT_EXTRA,
+        "scale_every": cache.latent_dim,
+        "wide_rope_bytes": WIDE_BYTES,
+        "page_align_bytes": PAGE_ALIGN,
+    }
+
+
 def slot_bytes(cache: Latent, rows: int, *, padded: bool = True) -> float:
     """Bytes of one slot in a page of ``rows``, the page's padding included unless told otherwise."""
     slot = cache.latent_dim + cache.rope_dim * WIDE_BYTES + SLOT_EXTRA

@@ -12,7 +12,7 @@ from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.projections import missing_projections
 from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
-from kvreport.accounting.engines.sglang.compressed import is_compressed
+from kvreport.accounting.engines.sglang.compressed import is_compressed, row_layout
 from kvreport.accounting.engines.sglang.plan import (
     default_kv_format,
     device_traits,
@@ -93,8 +93,11 @@ class Sglang(EngineRules):
     def _stored_format(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> KvFormat | None:
-        sparse = shapes.latent_of(model) is not None and shapes.indexer_of(model) is not None
-        if kv_format is None or kv_format.bits != 8 or not sparse or is_compressed(model):
+        latent = shapes.latent_of(model)
+        sparse = latent is not None and shapes.indexer_of(model) is not None
+        if kv_format is not None and latent is not None and is_compressed(model):
+            return kv_format.model_copy(update=row_layout(latent))
+        if kv_format is None or kv_format.bits != 8 or not sparse:
             return kernels.stored_format(model, self.engine, kv_format, accelerator)
         if not scaled_latents(model, self.engine, accelerator):
             return kv_format
