@@ -15,6 +15,7 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
 from kvreport.estimation.answer import REFUSED, STARTS, Estimate
 from kvreport.estimation.estimate import answer
+from kvreport.estimation.hardware import in_machines
 from kvreport.estimation.named import as_declared, storable_on
 from kvreport.estimation.request import Request
 
@@ -125,12 +126,20 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Qu
                 yield QuestionChange("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
             if not request.eager:
                 yield QuestionChange("eager", "--eager", replace(request, eager=True))
+    yield from _more_ranks(request)
+
+
+def _more_ranks(request: Request) -> Iterator[QuestionChange]:
+    """Twice the tensor ranks and so on to those of one machine, over as many machines as all the layout's devices need."""
     if request.case.replica:
         return  # unequal devices are those and no others
+    device, query = request.accelerator, request.query
+    nodes, network = (1, None) if query is None else (query.nodes, query.network_bandwidth)
     ranks = request.tensor_parallel * 2
-    while ranks <= (request.accelerator.devices_per_node or SERVER_DEVICES):
-        layout = replace(request.layout, tensor=ranks)
-        yield QuestionChange("ranks", *on_layout(request, layout, f"--tensor-parallel {ranks}"))
+    while ranks <= (device.devices_per_node or SERVER_DEVICES):
+        layout = in_machines(replace(request.layout, tensor=ranks, nodes=nodes), device, [])
+        if layout.nodes == 1 or network is not None or not device.is_confined:
+            yield QuestionChange("ranks", *on_layout(request, layout, f"--tensor-parallel {ranks}"))
         ranks *= 2
 
 

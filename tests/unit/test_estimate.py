@@ -8,7 +8,9 @@ import re
 import pytest
 
 import kvreport
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
+from kvreport.estimation.remedies import remedies
 
 # 16-bit KV bytes per token on one GPU: layers x KV heads x (key + value) x 2, each worked out by hand
 # from the published config; issue 2 lists the same figures.
@@ -324,6 +326,16 @@ def test_a_request_of_deepseek_v4_holds_what_sglang_stores_whatever_the_cache_is
     )
     assert held <= reserved
     assert lines[0] == lines[1]
+
+
+def test_a_remedy_of_more_ranks_spans_the_machines_that_they_need() -> None:
+    asked = {"gpu": "h800-sxm-80gb", "engine": "sglang-0.5.17", "context_tokens": 1, "max_seqs": 16384}
+    first = kvreport.estimate("nex-agi/Nex-N2.5-Pro", pipeline_parallel=4, **asked)
+    found = remedies(first, open_catalog().kv_formats)
+    wide = next(one for one in found if one.flags == "--tensor-parallel 8")
+    again = kvreport.estimate("nex-agi/Nex-N2.5-Pro", pipeline_parallel=4, tensor_parallel=8, **asked)
+    assert again.request.layout.nodes == 4
+    assert wide.requests == again.max_concurrent_requests
 
 
 def test_tables_in_host_memory_are_named_beside_the_bytes_of_a_gpu() -> None:
