@@ -2,12 +2,79 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
+from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, state_bytes
+from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, weight_bytes
 from kvreport.catalog.model import Model
-from kvreport.estimation.at_home import AtHome, at_home
+from kvreport.estimation.at_home import MIXES, AtHome, at_home
+from kvreport.estimation.home_case import open_local
 from kvreport.publish.site_data import SiteData
+
+KEPT: Final = "mxfp4"
+"""A released format whose experts every published file keeps, whatever its quantization.
+
+llama.cpp's converter writes the codes of a checkpoint unchanged (``repack_mxfp4_blocks`` in ``conversion/base.py``). The card of
+bartowski/openai_gpt-oss-20b-GGUF says that all its quantizations keep them; those of gpt-oss-120b take 58 to 61 GiB.
+"""
+
+SPLIT_CONTEXT: Final = 8192
+"""Tokens of the one slot of a model that a card holds in part."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A model with its first layers in main memory and the last ones on a card, by the number on the card from 1."""
+
+    device: tuple[int, ...]  # Bytes on the card, without those that the backend takes for itself.
+    host: tuple[int, ...]  # Bytes of weights, caches and states in main memory.
+
+    def most(self, room: int) -> int:
+        """The most layers that a card with so much room holds; the output layer counts, as in ``--n-gpu-layers``."""
+        return bisect_right(self.device, room)
+
+
+def as_published(model: Model) -> AtHome | None:
+    """Lay a model out with the experts that its published files have."""
+    laid = at_home(model)
+    released = at_home(model, (KEPT,)) if model.weight_format == KEPT else None
+    if laid is None or released is None:
+        return laid
+    experts = released.experts[KEPT]
+    weights = {mix: size - sum(laid.experts[mix]) + sum(experts) for mix, size in laid.weights.items()}
+    return replace(laid, weights=weights, experts=dict.fromkeys(MIXES, experts))
+
+
+def split(model: Model, mix: str) -> Split:
+    """Lay a model of a mix out for every number of layers on a card.
+
+    The compute buffer and the copies of host weights on the card are those of half the layers: their sum varies by less than a
+    layer. With one layer of a model on the host the copies may be smaller.
+    """
+    local, _ = open_local(model, mix, None)
+    network, device = local.network, LocalDevice("device", 1 << 60)
+    layers = len(network.blocks) + 1
+    options = LocalOptions(context=SPLIT_CONTEXT, parallel=1)
+    cells = count_cells(network, options, model.context_tokens)
+    by_layer = list(zip(cache_bytes(network, options, cells), state_bytes(network, options), strict=True))
+    half = lay_out_local(local, replace(options, gpu_layers=layers // 2), (device,)).devices[0]
+    on_device, on_host = [], []
+    for count in range(1, layers + 1):
+        some = replace(options, gpu_layers=count)
+        placement = place(network, some, (device,))
+        weights = weight_bytes(local.tensors, placement, some, tied=network.tied)
+        cached = [0, 0]
+        for sizes, where in zip(by_layer, placement.caches, strict=True):
+            cached[where] += sum(sizes)
+        on_device.append(weights[0] + cached[0] + half.compute + half.offload_copies)
+        on_host.append(weights[1] + cached[1])
+    return Split(tuple(on_device), tuple(on_host))
 
 
 def of_models(site: SiteData, models: Sequence[Model]) -> dict[str, AtHome]:
@@ -19,7 +86,7 @@ def of_models(site: SiteData, models: Sequence[Model]) -> dict[str, AtHome]:
     with site.parts.group("at-home") as kept:
         for model in models:
             if model.quantized_from is None:
-                laid = kept.get(site.parts.of_model(model), partial(at_home, model))
+                laid = kept.get(site.parts.of_model(model), partial(as_published, model))
                 if laid is not None:
                     found[model.id] = laid
     return found
@@ -28,3 +95,11 @@ def of_models(site: SiteData, models: Sequence[Model]) -> dict[str, AtHome]:
 def every_model(site: SiteData) -> dict[str, AtHome]:
     """Return the layouts of all models of a site by id."""
     return site.once("at-home", lambda: of_models(site, site.models))
+
+
+def splits(site: SiteData, models: Sequence[Model], mix: str) -> dict[str, Split]:
+    """Return what a card and main memory hold of some models by id, kept between builds."""
+    with site.parts.group("home-splits") as kept:
+        return {
+            model.id: kept.get(site.parts.of_model(model), partial(split, model, mix)) for model in models
+        }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import Setup, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
+from kvreport.accounting.engines.llama_cpp.search import most_gpu_layers
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_check import LlamaCheck
 from kvreport.catalog.load import Catalog, open_catalog
@@ -16,6 +18,7 @@ from kvreport.catalog.local_logs import LocalLogs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.home_case import open_local
 from kvreport.evidence.judged_local_logs import judge
+from kvreport.publish.home_layouts import SPLIT_CONTEXT, as_published, split
 from kvreport.site.pages import local
 from kvreport.site.pages.local import Candidate, chip, machines, picks
 
@@ -169,7 +172,68 @@ def test_what_a_model_is_for_takes_no_room_of_a_sentence() -> None:
         "q",
     )  # type: ignore[arg-type]
     table = local._picks(
-        catalog.accelerator("m3-ultra-512"), [("Chat", [local.Pick(candidate, "q8_0", 32768)])]
+        catalog.accelerator("m3-ultra-512"), [("Chat", [local.Pick(candidate, "q8_0", 32768, 20)])]
     )
     assert table.rows[0].cells[0].text == "Chat"
     assert "kv-words" not in table.rows[0].cells[0].css
+
+
+def test_a_model_too_slow_to_use_does_not_head_its_machine(catalog: Catalog) -> None:
+    """A dense model of 123B in 8 bits, at most 6 tokens a second, was what to run for coding on the M3 Ultra with 256 GB."""
+    machine = catalog.accelerator("m3-ultra-256")
+    slow, fast = (
+        Candidate(model, laid, name)
+        for model, name in (
+            (catalog.model("mistralai/Devstral-2-123B-Instruct-2512"), "devstral-2:123b"),
+            (catalog.model("Qwen/Qwen3-Coder-30B-A3B-Instruct"), "qwen3-coder:30b"),
+        )
+        if (laid := at_home(model)) is not None
+    )
+    named = dict(picks(machine, (slow, fast), 0, local.oldest_recent(catalog)))["Coding"]
+    assert [pick.candidate for pick in named] == [fast, slow]
+    assert named[1].pace < local.PACE <= named[0].pace
+    # The whole of a dense model is read for each token.
+    bandwidth = machine.bandwidth_bytes_per_s
+    assert bandwidth is not None
+    assert named[1].pace == bandwidth.value // slow.at_home.weights[named[1].mix]
+
+
+def test_experts_that_every_published_file_keeps_are_counted_as_released(catalog: Catalog) -> None:
+    """llama-bench prints 59.02 GiB for the file of ggml-org/gpt-oss-120b-GGUF, with 8 bits outside the experts.
+
+    The page said 115.75 GiB, in a quantization that nobody publishes.
+    """
+    laid = as_published(catalog.model("openai/gpt-oss-120b"))
+    assert laid is not None
+    assert (laid.weights["q8_0"] + laid.host["q8_0"]) / GIB == pytest.approx(59.02, abs=0.01)
+    dense = catalog.model("Qwen/Qwen3-8B")
+    assert as_published(dense) == at_home(dense)
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-32B", "google/gemma-3-27b-it", "Qwen/Qwen3.5-27B"])
+@pytest.mark.parametrize("card", ["rtx-3060-12gb", "rx-7900-xtx", "gtx-1660-6gb"])
+def test_layers_on_a_card_are_the_most_that_an_estimate_finds(catalog: Catalog, name: str, card: str) -> None:
+    model, device = (
+        catalog.model(name),
+        local_device(catalog.accelerator(card), catalog.engine("llama-cpp").coefficients),
+    )
+    typed, _ = open_local(model, "q4_k_m", None)
+    options = LocalOptions(context=SPLIT_CONTEXT, parallel=1)
+    found = split(model, "q4_k_m")
+    count = found.most(device.usable - device.context)
+    assert count == most_gpu_layers(Setup(typed, options, (device,), None))
+    laid = lay_out_local(typed, replace(options, gpu_layers=count), (device,)).host
+    assert found.host[count - 1] == laid.weights + laid.kv + laid.state
+
+
+def test_a_card_too_small_for_a_model_says_how_many_layers_it_takes(catalog: Catalog) -> None:
+    model = catalog.model("Qwen/Qwen3-32B")
+    laid = at_home(model)
+    assert laid is not None
+    card = catalog.accelerator("rtx-3060-12gb")
+    found = (Candidate(model, laid, "qwen3:32b"),)
+    splits = {model.id: split(model, "q4_k_m")}
+    (row,) = local._in_part(card, found, local._backends(catalog, card.id), splits).rows
+    assert row.cells[0].text == "--n-gpu-layers 35 (of 65)"
+    assert not local._in_part(catalog.accelerator("rtx-4090"), found, 0, splits).rows
+    assert not local._in_part(catalog.accelerator("m1-16"), found, 0, splits).rows

@@ -282,7 +282,7 @@ def test_feeds_and_pages_count_models_accelerators_and_rows_of_the_dataset(site:
 def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimate_serves(
     site: SiteData,
 ) -> None:
-    """In the largest good quantization; the set is the one that the sentence names, models of Ollama's library."""
+    """At a usable pace, in the largest good quantization; the set is the one that the sentence names, models of Ollama's library."""
     names = {held.model for held in OllamaNames.need().names.values()}
     inputs = Inputs(site, {})
     found = local._candidates(inputs)
@@ -299,11 +299,11 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
     for machine in ("rtx-3060-12gb", "rtx-5090", "m4-max-128", "m1-8"):
         accelerator = CATALOG.accelerator(machine)
         backend = local._backends(CATALOG, accelerator.id)
-        page = local._machine(inputs, accelerator, found, (accelerator,))
+        page = local._machine(inputs, accelerator, found, (accelerator,), {})
         named = dict(local.picks(accelerator, found, backend, local.oldest_recent(CATALOG)))
         for use, picks in named.items():
-            released = [(pick.candidate.model.release or "") >= since for pick in picks]
-            assert released == sorted(released, reverse=True), (machine, use)
+            ranks = [(not pick.is_slow, (pick.candidate.model.release or "") >= since) for pick in picks]
+            assert ranks == sorted(ranks, reverse=True), (machine, use)
         coding = {pick.candidate.model.id for pick in named["Coding"]}
         for use, context in (("Chat", local.CONTEXT), ("Long documents", local.LONG)):
             pick = next(iter(named[use]), None)
@@ -312,7 +312,7 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
                 assert serves(chosen, machine, pick.mix, context), (machine, use)
                 above = local.MIXES[max(0, local.MIXES.index(pick.mix) - 1)]
                 assert above == pick.mix or not serves(chosen, machine, above, context), (machine, use)
-                assert f"{chosen.name}</a> ({pick.mix.upper()})" in page.lead
+                assert f"{chosen.name}</a> ({pick.mix.upper()}, at most {pick.pace} tokens/s)" in page.lead
             recent = [
                 one.model
                 for one in found

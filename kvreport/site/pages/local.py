@@ -6,7 +6,7 @@ mlx-lm's 4-bit and 8-bit weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -24,13 +24,15 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home
+from kvreport.estimation.home_case import HOST_MEMORY
 from kvreport.publish import home_layouts
+from kvreport.publish.home_layouts import KEPT, SPLIT_CONTEXT, Split
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit import templating
 from kvreport.site.kit.page import Page, Section, link
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.kit.templating import render
+from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "local/"
@@ -46,6 +48,9 @@ RECENT_MONTHS: Final = 18
 """A model that was released longer before the newest one counts as old."""
 LONG: Final = 131072
 """The context of long documents."""
+PACE: Final = 15
+"""Tokens per second below which a model is named after faster ones: three times what people read silently, 238 words a
+minute (Brysbaert 2019, doi:10.1016/j.jml.2019.104047). The bound of the memory's bandwidth is compared with it."""
 PICKS: Final = 4
 """Models named for each use."""
 COLUMNS: Final = ("Coding", "Chat", "Images")
@@ -96,12 +101,14 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         return
     yield _index(every, found, inputs.site)
     parts = inputs.site.parts
+    dense = [one.model for one in found if one.model.experts is None]
+    splits = home_layouts.splits(inputs.site, dense, USUAL_MIX)
     listed = (part for one in found for part in (parts.of_model(one.model), one.ollama))
     shared = parts.key(code(), templating.state(TEMPLATES), *listed)
     with parts.group("local-pages") as kept:
         for machine in every:
             key = parts.key(shared, machine.id, _of_matrix(inputs, machine))
-            yield kept.get(key, partial(_machine, inputs, machine, found, every))
+            yield kept.get(key, partial(_machine, inputs, machine, found, every, splits))
 
 
 def _of_matrix(inputs: Inputs, machine: Accelerator) -> str:
@@ -133,21 +140,48 @@ class Pick:
     """A model for a machine.
 
     Attributes:
-        mix: The largest good quantization that holds the context that is wanted.
+        mix: The largest good quantization that holds the context that is wanted, at a usable pace if one has it.
         longest: The longest usual context with it, in tokens.
+        pace: Tokens per second at most, by the memory's bandwidth; 0 where that is unknown.
     """
 
     candidate: Candidate
     mix: str
     longest: int
+    pace: int
 
-    def read_bytes(self) -> int:
-        """Bytes of weights on the device that one token passes through: of the routed experts, its share."""
-        laid, experts = self.candidate.at_home, self.candidate.model.experts
-        routed = sum(laid.experts.get(self.mix, ()))
-        if experts is None or not routed:
-            return laid.weights[self.mix]
-        return laid.weights[self.mix] - routed + routed * experts.per_token // experts.routed
+    @property
+    def is_slow(self) -> bool:
+        """True if even the bound of the bandwidth is below a usable pace."""
+        return 0 < self.pace < PACE
+
+    @property
+    def label(self) -> str:
+        """The quantization and the pace."""
+        return self.mix.upper() + (f", at most {self.pace:,} tokens/s" if self.pace else "")
+
+
+def _read_bytes(one: Candidate, mix: str) -> int:
+    """Bytes of weights on the device that one token passes through: of the routed experts, its share."""
+    laid, experts = one.at_home, one.model.experts
+    routed = sum(laid.experts.get(mix, ()))
+    if experts is None or not routed:
+        return laid.weights[mix]
+    return laid.weights[mix] - routed + routed * experts.per_token // experts.routed
+
+
+def _pick(machine: Accelerator, one: Candidate, backend: int, context: int) -> Pick | None:
+    """The quantization in which a machine runs a model; None if no good one holds the context."""
+    if one.model.context_tokens < context:
+        return None
+    bandwidth = machine.bandwidth_bytes_per_s
+    fitting = []
+    for mix in GOOD_MIXES:
+        longest = one.at_home.longest(mix, machine.usable_bytes, backend, machine)
+        if longest >= context:
+            pace = int(bandwidth.value / _read_bytes(one, mix)) if bandwidth else 0
+            fitting.append(Pick(one, mix, longest, pace))
+    return next((pick for pick in fitting if not pick.is_slow), next(iter(fitting), None))
 
 
 def _uses() -> dict[str, tuple[int, Callable[[Candidate], bool]]]:
@@ -183,7 +217,7 @@ def oldest_recent(catalog: Catalog) -> int:
 def picks(
     machine: Accelerator, found: tuple[Candidate, ...], backend: int, oldest: int
 ) -> Iterator[tuple[str, list[Pick]]]:
-    """Yield each use with the models for it: recent ones first, the largest first.
+    """Yield each use with the models for it: those at a usable pace first, of them the recent ones, the largest first.
 
     Args:
         machine: The machine.
@@ -198,26 +232,15 @@ def picks(
 
     ranked = sorted(found, key=rank)
     for use, (context, fits) in _uses().items():
-        named = []
-        for one in ranked:
-            if one.model.context_tokens < context or not fits(one):
-                continue
-            longest = {
-                mix: one.at_home.longest(mix, machine.usable_bytes, backend, machine) for mix in GOOD_MIXES
-            }
-            mix = next((mix for mix in GOOD_MIXES if longest[mix] >= context), None)
-            if mix:
-                named.append(Pick(one, mix, longest[mix]))
-        yield use, named[:PICKS]
+        each = (_pick(machine, one, backend, context) for one in ranked if fits(one))
+        yield use, sorted(filter(None, each), key=lambda pick: pick.is_slow)[:PICKS]
 
 
 def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
-    bandwidth = machine.bandwidth_bytes_per_s
     rows = []
     for use, models in named:
         for place, pick in enumerate(models):
             one = pick.candidate
-            speed = int(bandwidth.value / pick.read_bytes()) if bandwidth else 0
             size = one.at_home.weights[pick.mix] + one.at_home.host[pick.mix]
             cells = (
                 Cell(use),
@@ -225,7 +248,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
                 Cell(pick.mix.upper()),
                 Cell(units.gib(size), "kv-num", value=size),
                 Cell(units.human_tokens(pick.longest), "kv-num", value=pick.longest),
-                Cell(f"{speed:,}" if speed else "unknown", "kv-num", value=speed),
+                Cell(f"{pick.pace:,}" if pick.pace else "unknown", "kv-num", value=pick.pace),
             )
             href = f"models/{one.model.slug}/"
             anchor = f"for-{use.split()[-1].lower()}" if not place else ""
@@ -319,7 +342,11 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
 
 
 def _machine(
-    inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...], every: tuple[Accelerator, ...]
+    inputs: Inputs,
+    machine: Accelerator,
+    found: tuple[Candidate, ...],
+    every: tuple[Accelerator, ...],
+    splits: Mapping[str, Split],
 ) -> Page:
     uri, catalog = f"{URI}{machine.id}/", inputs.site.catalog
     backend = _backends(catalog, machine.id)
@@ -334,11 +361,11 @@ def _machine(
         (pick, " and ".join(filter(None, (", ".join(uses[:-1]), uses[-1])))) for pick, uses in shared.values()
     ]
     conclusion = (
-        "; ".join(f"{pick.candidate.model.name} ({pick.mix.upper()}) for {uses}" for pick, uses in runs)
+        "; ".join(f"{pick.candidate.model.name} ({pick.label}) for {uses}" for pick, uses in runs)
         if first
         else f"none of {listed} fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
     )
-    names = {
+    names: Names = {
         "machine": machine.name,
         "usable": units.gib(machine.usable_bytes),
         "label": machine.memory.advertised_label or units.human_bytes(machine.memory.advertised.value),
@@ -346,8 +373,10 @@ def _machine(
         "evidence": machine.memory.usable.evidence,
         "conclusion": conclusion,
         "runs": runs,
+        "largest": next(filter(None, (_pick(machine, one, backend, CONTEXT) for one in found)), None),
         "best": best.model.name if best else "",
         "backend": units.gib(backend),
+        "pace": PACE,
         "apple": machine.vendor == "Apple",
         "commands": _commands(machine, best, backend),
         "gpu": _of_matrix(inputs, machine),
@@ -365,10 +394,14 @@ def _machine(
             render("local/contexts.html", uri, {"table": _contexts(machine, found, backend)}),
         )
     ]
-    mixtures = _mixtures(machine, found, backend)
-    if mixtures.rows:
+    larger = _in_part(machine, found, backend, splits)
+    if larger.rows:
         sections.append(
-            Section("experts", "Larger models with experts in main memory", _table(uri, mixtures))
+            Section(
+                "experts",
+                "Larger models partly in main memory: how many layers on the GPU",
+                render("local/in_part.html", uri, {"table": larger, "gpu_id": machine.id}),
+            )
         )
     if machine.vendor == "Apple":
         sections.append(Section("mlx", "Longest context with MLX", _table(uri, _mlx(inputs, machine, found))))
@@ -421,28 +454,35 @@ def _short(missing: int) -> str:
     return "<0.01 GiB short" if float(text.replace(",", "")) == 0 else f"{text} GiB short"
 
 
-def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
-    """Mixtures that need some experts in main memory at 8K tokens."""
+def _in_part(
+    machine: Accelerator, found: tuple[Candidate, ...], backend: int, splits: Mapping[str, Split]
+) -> Table:
+    """Models that need some experts, or else some layers, in main memory at 8K tokens, those that need the least first."""
     rows = []
     for one in found:
-        layers = one.at_home.cpu_experts(USUAL_MIX, machine.usable_bytes, backend, 8192)
-        if not layers or machine.is_unified:
+        if machine.is_unified:
+            break
+        laid = one.at_home
+        experts = laid.cpu_experts(USUAL_MIX, machine.usable_bytes, backend, SPLIT_CONTEXT)
+        if experts:
+            moved = sum(laid.experts[USUAL_MIX][:experts]) + laid.host[USUAL_MIX]
+            flag, value = f"--n-cpu-moe {experts}", experts
+        elif experts is None and one.model.id in splits:
+            parts = splits[one.model.id]
+            value = parts.most(machine.usable_bytes - backend)
+            moved = parts.host[value - 1] if value else HOST_MEMORY + 1
+            if moved > HOST_MEMORY:
+                continue
+            flag = f"--n-gpu-layers {value} (of {len(parts.device)})"
+        else:
             continue
-        moved = sum(one.at_home.experts[USUAL_MIX][:layers]) + one.at_home.host[USUAL_MIX]
-        rows.append(
-            Row(
-                Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama),
-                (
-                    Cell(f"--n-cpu-moe {layers}", "kv-num", value=layers),
-                    Cell(units.gib(moved), "kv-num", value=moved),
-                ),
-            )
-        )
+        cells = (Cell(flag, "kv-num", value=value), Cell(units.gib(moved), "kv-num", value=moved))
+        rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
-        f"Mixtures of experts on the {machine.name} at 8K tokens in Q4_K_M",
+        f"Larger models on the {machine.name} at {units.human_tokens(SPLIT_CONTEXT)} tokens in Q4_K_M",
         Column("Model", numeric=False),
-        (Column("Fewest layers", "experts in main memory"), Column("Main memory", "GiB")),
-        tuple(rows),
+        (Column("Flag", numeric=False), Column("Main memory", "GiB")),
+        tuple(sorted(rows, key=lambda row: row.cells[1].value or 0)),
         sortable=True,
     )
 
@@ -493,12 +533,17 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
         *_ollama_commands(best, _ollama_context(machine, best, backend, context)),
         (
             "kvreport",
-            f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights q4_k_m",
+            f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights {_weights(best.model)}",
         ),
     ]
     if machine.vendor == "Apple":
         found.insert(len(found) - 1, ("mlx-lm", f"mlx_lm.server --model mlx-community/{slug}-4bit"))
     return found
+
+
+def _weights(model: Model) -> str:
+    """The mix for an estimate whose bytes are those of published files."""
+    return KEPT if model.weight_format == KEPT else USUAL_MIX
 
 
 def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: int) -> int:
@@ -561,7 +606,9 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         f"{laid.longest(best or USUAL_MIX, usable, backend) or 4096} -np 1",
         "labels": _labels(inputs.site),
         "sizer": link(uri, f"sizer/?models={model.slug}"),
-        "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp --weights q4_k_m --context 32K",
+        "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp "
+        f"--weights {_weights(model)} --context 32K",
+        "keeps": model.weight_format == KEPT,
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
 
