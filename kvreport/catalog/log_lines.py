@@ -89,6 +89,7 @@ class LogLine(Record):
     # What of the line stands in the engine's source, where its place there tells the release of a log
     # (``data/vllm_releases.yaml``, which ``make follow`` writes).
     dates: Text | None = None
+    since: Wheel | None = None  # The first release that writes it, where an older one was read that does not.
     ends: Ending | None = None  # For a line that a start ends with: what was short, and what to change.
 
     @property

@@ -123,7 +123,7 @@ def compare(catalog: Catalog, observation: Observation) -> Compared:
         )
     old = None
     if engine is None:
-        old = not_computed(catalog.engines.values(), observation.engine, _version(observation))
+        old = not_computed(catalog.engines.values(), observation.engine, _version(catalog, observation))
         excluded.append(f"all: {old}" if old else f"all: the rules of {observation.engine} are not modeled")
     release: str | None = None
     judged = Judgment()
@@ -154,15 +154,15 @@ def engine_of(catalog: Catalog, observation: Observation) -> Engine | None:
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    version = _version(observation)
+    version = _version(catalog, observation)
     engine = engine_for_version(catalog.engines.values(), family, version)
     return engine if engine is None or version is None else rules(engine).at_release(version)
 
 
-def _version(observation: Observation) -> str | None:
+def _version(catalog: Catalog, observation: Observation) -> str | None:
     """The release that a log is of: as stated or as its lines and day tell; None where releases do not differ."""
     release_of = RELEASE_OF.get(observation.engine)
-    return None if release_of is None else release_of(observation)
+    return None if release_of is None else release_of(observation, find_model(catalog, observation)[0])
 
 
 def _started(observation: Observation) -> bool | None:

@@ -8,18 +8,22 @@ own and is not guessed by them. SGLang's lines have no places, and a whole date:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Text
+from kvreport.catalog.engine_classes import ClassLists
+from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Day, Observation
 from kvreport.catalog.release import version_number
 from kvreport.catalog.shelf import read_if_there
 from kvreport.resources import data_dir
+from kvreport.startup_log.patterns import patterns
 
+_WHOLE_DAY: Final = len("2026-08-03")
 _PLACE: Final = re.compile(r"[\[ ]([a-z_]{3,40}\.py):(\d{1,5})[\]) ]")
 
 
@@ -74,18 +78,40 @@ def _known(family: str = "vllm") -> dict[str, KnownRelease]:
     return {} if found is None else found.releases
 
 
-def vllm_release(observation: Observation) -> str | None:
-    """The release of a vLLM log: as stated, else as the places of its lines tell, else as its day does."""
-    stated = observation.engine_version
+def vllm_release(observation: Observation, model: Model | None = None) -> str | None:
+    """The release of a vLLM log: as stated, else as the places of its lines tell, else as its day does.
+
+    A log is no older than ``model`` and the releases that first wrote its lines. Of a month or a year alone, it is no older than
+    the first release that serves the model's class, which images of a day may serve before.
+    """
+    stated, day = observation.engine_version, observation.origin.date
     if version_number(stated or ""):
         return stated
     told = release_of_places(places(observation.origin.lines))
-    if told is None and observation.origin.date is not None:
-        return release_of_day(observation.origin.date)
-    return told
+    if told is not None or day is None:
+        return told
+    made = (model and model.release) or day
+    firsts = [release_of_day(max(day, made)), *_first_with(observation.origin.lines)]
+    if model is not None and len(day) < _WHOLE_DAY:
+        firsts.append(_first_serving(model.architecture))
+    return max(filter(None, firsts), key=version_number, default=None)
 
 
-def sglang_release(observation: Observation) -> str | None:
+@cache
+def _first_serving(architecture: str) -> str | None:
+    """The first release that was read and serves a class; None where none does."""
+    known = ClassLists(data_dir()).of("vllm")
+    spans = [] if known is None else known.spans(architecture)
+    return spans[0][0] if spans else None
+
+
+def _first_with(lines: Iterable[str]) -> Iterator[str]:
+    """The first release that writes each of these lines, where it is known."""
+    known = [one for one in patterns() if one.engine == "vllm" and one.line.since]
+    return (one.line.since or "" for text in lines for one in known if one.search(text))
+
+
+def sglang_release(observation: Observation, model: Model | None = None) -> str | None:  # noqa: ARG001 - as the other
     """The release of an SGLang log: as stated, else as its day tells; None for the current rules."""
     stated, day = observation.engine_version, observation.origin.date
     if stated is not None or day is None:
@@ -97,7 +123,7 @@ _OLDEST_SGLANG: Final = "0.5.9"
 """Logs older than every release that was read are judged by the oldest rules."""
 
 
-RELEASE_OF: Final[Mapping[str, Callable[[Observation], str | None]]] = {
+RELEASE_OF: Final[Mapping[str, Callable[[Observation, Model | None], str | None]]] = {
     "sglang": sglang_release,
     "vllm": vllm_release,
 }

@@ -1,0 +1,31 @@
+"""The release of a log that does not state it and whose day is a month or a year alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.catalog.load import load_catalog
+from kvreport.catalog.observation import Observation, load_observations
+from kvreport.evidence.validation import compare
+from kvreport.resources import data_dir
+
+CATALOG = load_catalog(data_dir())
+LOGS: dict[str, Observation] = {one.id: one for one in load_observations(CATALOG.folder)}
+
+
+@pytest.mark.parametrize(
+    ("log", "rules"),
+    [
+        ("finch-038", "vllm 0.17.0"),  # Qwen3.5's class is in no release before it.
+        ("finch-108", "vllm 0.26.0"),  # Qwen3.8 is of August 2026.
+        ("finch-116", "vllm 0.20.0"),  # Up to 0.19.1, fewer graphs are captured instead of a refusal.
+        ("finch-104", "vllm 0.28.0"),  # An image of a whole day serves a class that no release serves yet.
+    ],
+)
+def test_a_log_is_no_older_than_its_model_and_its_lines(log: str, rules: str) -> None:
+    assert compare(CATALOG, LOGS[log]).release == rules
+
+
+@pytest.mark.parametrize("log", ["finch-116", "finch-134", "finch-141"])
+def test_a_refusal_for_blocks_of_state_is_predicted_without_a_stated_release(log: str) -> None:
+    assert compare(CATALOG, LOGS[log]).starts_predicted is False
