@@ -45,6 +45,7 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
+NAME = q.catalog.model(MODEL).name
 GiB = 2**30
 weights, memory, left = q.weights(MODEL), q.memory(GPU), room(q, MODEL, GPU)
 
@@ -118,7 +119,7 @@ cache = q.kv_request(MODEL, tokens=2048)
 total = weights + cache
 
 table(
-    "Llama 3.1 8B on an H100: 16-bit weights and cache, one conversation of 2,048 tokens",
+    f"{NAME} on an {GPU}: 16-bit weights and cache, one conversation of 2,048 tokens",
     ["Part", "Bytes", "GB", "GiB", "Share of the GPU"],
     [
         ["weights", weights, weights / 1e9, weights / GiB, f"{weights / memory:.1%}"],
@@ -187,7 +188,7 @@ bars(
 constant, terms = cache_terms(q, MODEL)
 instrument(
     Instrument(
-        "Fill an H100 with Llama 3.1 8B",
+        f"Fill an {GPU} with {NAME}",
         (
             Slider(
                 "context", "Context per conversation (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"

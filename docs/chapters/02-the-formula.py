@@ -37,7 +37,9 @@ from kvreport.book.chapter import (
 )
 
 q = quantities()
-MODEL, GPU = "Qwen/Qwen2.5-7B", "H100"
+MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "H100"
+NAME = q.catalog.model(MODEL).name
+q.kv_heads(MODEL)  # stops here if a model stores no keys and values per head
 GiB, MiB = 2**30, 2**20
 
 claim(q.layers(MODEL), 28)
@@ -52,7 +54,7 @@ drawings.growing_row(["The", "cat", "sat", "down"])
 
 # %% tags=["hide"]
 guess(
-    "A token is about four letters of text. How many bytes does a token take in the KV cache of Qwen2.5 7B?",
+    f"A token is about four letters of text. How many bytes does a token take in the KV cache of {NAME}?",
     q.kv_per_token(MODEL),
     unit="bytes",
     low=1,
@@ -132,7 +134,7 @@ claim(by_hand * 131_072, 7 * GiB)
 
 sizes = [128, 512, 1000, 1024, 2048, 4096, 8192, 10_000, 16384, 32768, 65536, 131072]
 table(
-    "16-bit cache of one request of Qwen2.5 7B, by number of tokens",
+    f"16-bit cache of one request of {NAME}, by number of tokens",
     ["Tokens", "Bytes", "MiB"],
     [[f"{n:,}", q.kv_request(MODEL, tokens=n), q.kv_request(MODEL, tokens=n) / MiB] for n in sizes],
 )
@@ -156,7 +158,7 @@ PRESETS = (
     ("Llama 3.1 70B, FP8 cache", (7, 3, 2, 1, 6, 2)),
 )
 for name, model in (
-    ("Qwen2.5 7B", MODEL),
+    (NAME, MODEL),
     ("Llama 2 7B, batch 4", "llama-2-7b"),
     ("Llama 3.1 70B", "llama-3.1-70b"),
 ):
@@ -228,7 +230,7 @@ share = [int(0.85 * left // q.kv_request(MODEL, tokens=n)) for n in contexts]
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 
 table(
-    "Requests of Qwen2.5 7B that fit on one H100, 16 bits, by memory available to the cache",
+    f"Requests of {NAME} that fit on one {GPU}, 16 bits, by memory available to the cache",
     ["What the cache may use", "2K", "8K", "32K", "128K"],
     [
         ["everything the weights leave", *everything],

@@ -38,6 +38,7 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
+NAME = q.catalog.model(MODEL).name
 GiB, GB = 2**30, 10**9
 weights, memory, left = q.weights(MODEL), q.memory(GPU), room(q, MODEL, GPU)
 
@@ -72,7 +73,7 @@ formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
 growth_grid(
-    "KV cache of Llama 3.1 8B in GiB, by tokens in each request (across) and concurrent requests (down)",
+    f"KV cache of {NAME} in GiB, by tokens in each request (across) and concurrent requests (down)",
     contexts=[2048, 4096, 8192, 16384, 32768, 65536, 131072],
     requests=[1, 2, 4, 8, 16, 32, 64, 128, 256],
     constant=constant,
@@ -155,7 +156,7 @@ claim((memory - weights) // q.kv_request(MODEL, tokens=131072), 4)
 # %% tags=["hide"]
 instrument(
     Instrument(
-        "Overfill an H100 that runs Llama 3.1 8B, then make everything fit again",
+        f"Overfill an {GPU} that runs {NAME}, then make everything fit again",
         (
             Slider("context", "Context per request (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"),
             Slider("number", "Concurrent requests", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 6),
@@ -194,7 +195,7 @@ ideal = [int((memory - weights) // q.kv_request(MODEL, tokens=n)) for n in conte
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
-    "The memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's reserve.",
+    f"The memory boundary of {NAME} on one {GPU}: with only the weights subtracted, and with vLLM's reserve.",
     x=contexts,
     lines={"only the weights subtracted": ideal, "vLLM's defaults (estimate)": engine},
     x_title="Context per request (tokens)",

@@ -27,6 +27,7 @@ from kvreport.book.chapter import (
     quantities,
     quiz,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -35,6 +36,7 @@ from kvreport.book.chapter import (
 q = quantities()
 GiB, KiB = 2**30, 2**10
 QWEN = "Qwen/Qwen2.5-7B"
+q.kv_heads(QWEN)  # stops here if a model stores no keys and values per head
 NAMES = {
     "Llama 2 7B": "llama-2-7b",
     "Llama 3 8B": "llama-3-8b",
@@ -52,9 +54,9 @@ claim(q.heads("llama-2-7b"), q.kv_heads("llama-2-7b"))
 drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
 
 # %% tags=["hide"]
-room = q.memory("H100") - q.weights(QWEN)
-shared = int(room // q.kv_request(QWEN, tokens=131072))
-alone = int(room // q.kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=131072))
+left = room(q, QWEN, "H100")
+shared = int(left // q.kv_request(QWEN, tokens=131072))
+alone = int(left // q.kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=131072))
 claim(shared, 9)
 claim(alone, 1)
 guess(

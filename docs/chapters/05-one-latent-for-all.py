@@ -28,6 +28,7 @@ from kvreport.book.chapter import (
     item,
     quantities,
     quiz,
+    requires,
     right,
     table,
     takeaway,
@@ -37,6 +38,7 @@ from kvreport.book.chapter import (
 q = quantities()
 V3 = "deepseek-v3"
 GiB, KiB = 2**30, 2**10
+requires(q.kv_per_token(V3, "fp8_ds_mla"), V3, "latent")
 claim(q.kv_per_token(V3), 70_272)
 claim(q.layers(V3), 61)
 claim(q.heads(V3), 128)

@@ -29,6 +29,7 @@ from kvreport.book.chapter import (
     item,
     quantities,
     quiz,
+    requires,
     right,
     table,
     takeaway,
@@ -38,6 +39,7 @@ from kvreport.book.chapter import (
 q = quantities()
 GiB, KiB, MB = 2**30, 2**10, 10**6
 HYBRID = "qwen3.6-27b"
+requires(q.state(HYBRID), HYBRID, "recurrent state")
 claim(q.state(HYBRID), 153_944_064)
 claim(q.kv_per_token(HYBRID), 65_536)
 claim(q.kv_per_token(HYBRID, "fp8"), 32_768)
@@ -196,7 +198,7 @@ guess(
     true,
     unit="requests",
     low=0,
-    high=100,
+    high=1000,
     why=f"A token takes {q.kv_per_token(HYBRID, 'fp8') / KiB:g} KiB, and a request of 128K with its states "
     f"{q.kv_request(HYBRID, 'fp8', tokens=131072) / GiB:.2f} GiB.",
 )

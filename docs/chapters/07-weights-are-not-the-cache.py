@@ -25,6 +25,7 @@ from kvreport.book.chapter import (
     item,
     quantities,
     quiz,
+    requires,
     right,
     table,
     takeaway,
@@ -33,7 +34,9 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL = "llama-3.1-8b"
+NAME = q.catalog.model(MODEL).name
 GiB, KiB = 2**30, 2**10
+requires(q.kv_per_token(MODEL), MODEL, "KV cache")
 claim(q.weights(MODEL), 16_060_522_496)
 claim(q.parameters(MODEL), 8_030_261_248)
 claim(q.kv_per_token(MODEL, "fp8"), 65_536)
@@ -72,7 +75,7 @@ formula(
 
 # %% tags=["hide"]
 guess(
-    "Llama 3.1 8B takes about 15 GiB in 16 bits. What percentage of that do its 4-bit weights take?",
+    f"{NAME} takes {q.weights(MODEL) / GiB:.0f} GiB in 16 bits. What percentage of that do its 4-bit weights take?",
     100 * q.weights(MODEL, "int4") / q.weights(MODEL, "bf16"),
     unit="%",
     low=1,
@@ -83,7 +86,7 @@ guess(
 # %%
 formats = ["bf16", "fp8", "int4", "nvfp4"]
 table(
-    "Weights of Llama 3.1 8B",
+    f"Weights of {NAME}",
     ["Format", "GiB", "Share of 16 bits", "Bits per parameter, including scales"],
     [
         [
@@ -105,7 +108,7 @@ assert q.weights(MODEL, "int4") > q.parameters(MODEL) / 2
 
 # %%
 table(
-    "Cache of Llama 3.1 8B by weight format and KV format",
+    f"Cache of {NAME} by weight format and KV format",
     ["Weights", "Cache in BF16, KiB per token", "Cache in FP8, KiB per token"],
     [[f, q.kv_per_token(MODEL, "bf16") / KiB, q.kv_per_token(MODEL, "fp8") / KiB] for f in formats],
 )
@@ -117,7 +120,7 @@ table(
 
 # %% tags=["hide"]
 choose(
-    "On an H100, which change gives Llama 3.1 8B more concurrent requests of 8K tokens?",
+    f"On an H100, which change gives {NAME} more concurrent requests of 8K tokens?",
     wrong("4-bit weights", "The weights are a fifth of the memory. Shrinking them adds a few requests."),
     right(
         "An 8-bit cache",
@@ -156,7 +159,7 @@ assert 1.9 < fits["H100, weights bf16, cache fp8"] / large < 2.1
 # %% tags=["hide"]
 instrument(
     Instrument(
-        "Choose both formats for Llama 3.1 8B on an RTX 4090 with requests of 16K tokens",
+        f"Choose both formats for {NAME} on an RTX 4090 with requests of 16K tokens",
         (
             Slider("bits", "Bits per weight", (4, 8, 16), 2),
             Slider("kv", "Bits per number of the cache", (4, 8, 16), 2),
@@ -192,7 +195,7 @@ instrument(
 
 # %% tags=["hide"]
 bars(
-    "Memory of Llama 3.1 8B on an RTX 4090 with four requests of 16K tokens, by format of the weights and of the cache. "
+    f"Memory of {NAME} on an RTX 4090 with four requests of 16K tokens, by format of the weights and of the cache. "
     "Smaller weights do not change the cache.",
     {
         "16-bit, 16-bit": {

@@ -41,6 +41,7 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL = "llama-3.1-8b"
+NAME = q.catalog.model(MODEL).name
 GiB = 2**30
 claim(q.kv_per_token(MODEL), 131_072)
 claim(float(last_page_waste(16)), 7.5)
@@ -173,7 +174,7 @@ assert running["blocks of 256"] < running["blocks of 16"]
 assert speeds["blocks of 16"] > speeds["rows, each refilled when free"] > speeds["static batches"]
 
 bars(
-    "Memory of 64 requests of 700 tokens each to Llama 3.1 8B, if a request may have up to 4,096 tokens.",
+    f"Memory of 64 requests of 700 tokens each to {NAME}, if a request may have up to 4,096 tokens.",
     {
         name: {
             "cache": ("in use", 64 * 700 * 131072),
@@ -287,7 +288,7 @@ for block in (16, 256):
         [block, empty, 16 * empty * 131072 / 2**20, f"{empty / (32768 + empty):.3%}", f"{speed:,.0f}"]
     )
 exercise(
-    "**1.** Llama 3.1 8B serves sixteen requests of up to 32,768 tokens. How many MiB do blocks of 16 save on average, "
+    f"**1.** {NAME} serves sixteen requests of up to 32,768 tokens. How many MiB do blocks of 16 save on average, "
     "compared with blocks of 256?",
     saved,
     unit="MiB",

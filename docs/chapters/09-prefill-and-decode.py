@@ -36,6 +36,7 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
+NAME = q.catalog.model(MODEL).name
 GiB = 2**30
 left = room(q, MODEL, GPU)
 claim(q.bandwidth(GPU), 3_350_000_000_000)
@@ -47,7 +48,7 @@ claim(used, 0.0036, within=0.02)
 
 # %% tags=["hide"]
 guess(
-    "Llama 3.1 8B serves one user with 1,024 tokens of context. What is the maximum number of tokens per second on an H100?",
+    f"{NAME} serves one user with 1,024 tokens of context. What is the maximum number of tokens per second on an {GPU}?",
     alone,
     unit="tokens/s",
     low=1,
@@ -107,7 +108,7 @@ guess(
 step = decode_step(q, MODEL, GPU)
 instrument(
     Instrument(
-        "One decode step of Llama 3.1 8B on an H100",
+        f"One decode step of {NAME} on an {GPU}",
         (
             Slider("batch", "Requests in the batch", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 0),
             Slider("context", "Tokens in each request", (128, 512, 2048, 8192, 32768, 131072), 2, "tokens"),
@@ -191,7 +192,7 @@ guess(
 # %%
 batches = [1, 8, 32, 64, 128, 256]
 table(
-    "Minimum time between two tokens of an answer, in ms: Llama 3.1 8B on an H100",
+    f"Minimum time between two tokens of an answer, in ms: {NAME} on an {GPU}",
     ["Requests", "2K each", "8K each", "32K each", "Tokens per second, all at 2K"],
     [
         [
@@ -250,7 +251,7 @@ invest = [
     ["an FP8 cache", fp8_fit, rate(fp8_fit, "fp8")],
 ]
 table(
-    "Sensitivity: Llama 3.1 8B on an H100 with as many requests of 8K as fit in memory",
+    f"Sensitivity: {NAME} on an {GPU} with as many requests of 8K as fit in memory",
     ["Change", "Requests", "Tokens per second, at most", "Throughput gained"],
     [[name, fit, speed, f"{speed / invest[0][2] - 1:+.0%}"] for name, fit, speed in invest],
 )

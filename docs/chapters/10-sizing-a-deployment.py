@@ -39,6 +39,7 @@ from kvreport.book.chapter import (
 
 q = quantities()
 MODEL = "llama-3.1-70b"
+NAME = q.catalog.model(MODEL).name
 room(q, MODEL, "H100", devices=2, weights="fp8")  # stops here where another model is too large
 GB, GiB = 10**9, 2**30
 claim(q.kv_per_token(MODEL, "fp8"), 163_840)
@@ -102,7 +103,7 @@ replica = kvreport.estimate(
 )
 instrument(
     Instrument(
-        "From people to GPUs: Llama 3.1 70B in FP8 on replicas of two H100s",
+        f"From people to GPUs: {NAME} in FP8 on replicas of two H100s",
         (
             Slider("people", "People", (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000), 5),
             Slider("rate", "Requests per person per minute", (0.05, 0.1, 0.2, 0.5, 1, 2), 1, "requests.2"),
@@ -155,7 +156,7 @@ for tokens in (3000, 6000, 12000):
     )
 
 table(
-    "GPUs for 64 requests on Llama 3.1 70B by simple division, without engine reserve; weights and cache in 8 bits",
+    f"GPUs for 64 requests on {NAME} by simple division, without engine reserve; weights and cache in 8 bits",
     ["Tokens each", "GB each", "Cache, GB", "With weights, GB", "H100s", "H200s"],
     rows,
     mark=1,

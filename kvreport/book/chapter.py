@@ -60,6 +60,7 @@ __all__ = [
     "listing",
     "quantities",
     "quiz",
+    "requires",
     "right",
     "room",
     "table",
@@ -91,6 +92,16 @@ def room(q: Quantities, model: str, gpu: str, *, devices: int = 1, weights: str 
             " choose a smaller model or a larger GPU"
         )
     return memory - size
+
+
+def requires(size: float, model: str, part: str) -> None:
+    """Stop a chapter that was started with a model without the part that it is about.
+
+    Raises:
+        InputError: If ``size``, the bytes of the part, is 0.
+    """
+    if size == 0:
+        raise InputError(f"{model} has no {part}, which this chapter is about; choose another model")
 
 
 def table(

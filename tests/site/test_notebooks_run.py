@@ -13,6 +13,7 @@ import pytest
 from kvreport.book import notebook
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalog
+from kvreport.errors import InputError
 
 REPOSITORY = Path(__file__).parents[2]
 CHAPTERS = sorted((REPOSITORY / "docs" / "chapters").glob("*.py"))
@@ -64,7 +65,7 @@ def test_a_download_has_figures_and_full_addresses(path, quantities):
     [
         ("01-what-fills-a-gpu", {'"llama-3.1-8b", "H100"': '"qwen3-0.6b", "H200"'}),  # a pool above 80 GiB
         ("02-the-formula", {}),
-        ("02-the-formula", {'"Qwen/Qwen2.5-7B", "H100"': '"qwen3-32b", "H200"'}),
+        ("02-the-formula", {'"Qwen/Qwen2.5-7B-Instruct", "H100"': '"qwen3-32b", "H200"'}),
         ("14-one-decision-chain", {}),
         ("14-one-decision-chain", {'"llama-3.1-70b", "H200"': '"qwen3-32b", "H100"'}),
         ("14-one-decision-chain", {'"llama-3.1-70b", "H200"': '"glm-4.7-flash", "H100"'}),  # 20 heads
@@ -89,3 +90,52 @@ def test_a_script_prints_its_tables_and_its_first_cell_can_be_changed(chapter, c
     printed = capsys.readouterr().out
     assert len(printed) > 2_000
     assert "<" not in re.sub(r"<=|< |<\d", "", printed)
+
+
+FIRST_CELLS = {
+    "01": '"llama-3.1-8b", "H100"',
+    "02": '"Qwen/Qwen2.5-7B-Instruct", "H100"',
+    "03": '"llama-3.1-8b", "H100"',
+    "04": 'QWEN = "Qwen/Qwen2.5-7B"',
+    "05": 'V3 = "deepseek-v3"',
+    "06": 'HYBRID = "qwen3.6-27b"',
+    "07": 'MODEL = "llama-3.1-8b"',
+    "08": 'MODEL = "llama-3.1-8b"',
+    "09": '"llama-3.1-8b", "H100"',
+    "10": 'MODEL = "llama-3.1-70b"',
+    "12": '"Qwen/Qwen2.5-7B", "llama-3.1-8b"',
+    "13": '"Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"',
+    "14": '"llama-3.1-70b", "H200"',
+}
+"""The model of a chapter, where its first cell names it. Chapter 11 is about several."""
+FULL, LATENT, HYBRID, STATE, LARGE = (
+    "qwen3-32b",
+    "glm-4.7-flash",
+    "qwen3.6-27b",
+    "mamba-codestral-7b",
+    "deepseek-v3",
+)
+ABOUT = {"02": {FULL, HYBRID}, "04": {FULL, HYBRID}, "05": {LATENT, LARGE}, "06": {HYBRID, STATE}}
+"""The models that a chapter about one design can be run for."""
+ABOVE_ONE_GPU = {"01", "02", "03", "04", "09", "10"}
+
+
+@pytest.mark.parametrize("model", [FULL, LATENT, HYBRID, STATE, LARGE])
+@pytest.mark.parametrize("number", FIRST_CELLS)
+def test_a_script_runs_for_another_model_or_says_why_it_does_not(number, model, quantities, capsys):
+    (path,) = (one for one in CHAPTERS if one.stem.startswith(number))
+    program, old = notebook.script(made(path, quantities)), FIRST_CELLS[number]
+    assert program.count(old) == 1
+    first = next(part for part in old.split('"') if "-" in part)
+    program = program.replace(old, old.replace(first, model, 1))
+    runs = model in ABOUT.get(number, {FULL, LATENT, HYBRID, STATE, LARGE})
+    if (model == LARGE and number in ABOVE_ONE_GPU) or (number, model) == ("07", STATE):
+        runs = False
+    if runs:
+        exec(compile(program, path.name, "exec"), {"__name__": "__main__"})  # noqa: S102
+        name = quantities.catalog.model(model).name
+        assert ("NAME = " not in program) or name in capsys.readouterr().out
+    else:
+        with pytest.raises(InputError):
+            exec(compile(program, path.name, "exec"), {"__name__": "__main__"})  # noqa: S102
+        assert capsys.readouterr().out == "", "a chapter stops before it prints a number"
