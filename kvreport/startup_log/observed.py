@@ -13,6 +13,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.state_types import with_state_type
+from kvreport.accounting.weights import is_hashed, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
@@ -55,15 +56,20 @@ def published_start(
     told = {"expert_kernel": observation.expert_kernel, "model_runner": observation.model_runner}
     told = {name: value for name, value in told.items() if value}
     release = release.model_copy(update=line_printed(observation) | told)
-    if tables_on_host(observation):
+    if tables_on_host(observation) or _loaded_less_than_tables(catalog, observation, model):
         lists = release.architectures | {"tables_on_host": (model.architecture,)}
         release = release.model_copy(update={"architectures": lists})
     copy = _copy(catalog, observation, model) if ranges and not own else None
     model = with_state_type(copy or model, state_type(observation))
     drafts = drafts_itself(observation, model)
     device = device_of(catalog, observation)
+    layout = _layout(observation)
+    if layout.whole_encoders and rules(release).refuses(model, Layout(whole_encoders=True)):
+        layout = replace(
+            layout, whole_encoders=False
+        )  # The engine divides the weights whatever the flag says.
     named = observation.kernels_of
-    flags = _flags(observation, drafts=drafts, own=own)
+    flags = _flags(observation, layout, drafts=drafts, own=own)
     # Computers that are joined are several machines, which few sources say.
     joined = device is not None and device.is_computer and flags.layout.devices > device.most_per_machine
     start = Start(
@@ -101,11 +107,11 @@ def _copy(catalog: Catalog, observation: Observation, base: Model) -> Model | No
     return found[0] if found is not None and found[0].by_name else None
 
 
-def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
+def _flags(observation: Observation, layout: Layout, *, drafts: bool, own: bool) -> Flags:
     return Flags(
         weight_format=_weight_format(observation) if own else observation.shapes_weights,
         kv_format=observation.kv_format,
-        layout=_layout(observation),
+        layout=layout,
         context_tokens=observation.context_tokens,
         max_batched_tokens=observation.max_batched_tokens,
         max_seqs=observation.max_seqs,
@@ -188,6 +194,7 @@ def _layout(observation: Observation) -> Layout:
         expert=bool(observation.expert_parallel),
         decode_context=observation.context_parallel or 1,
         partition=observation.pipeline_partition,
+        whole_encoders=re.search(_WHOLE_ENCODERS, _said(observation)) is not None,
     )
 
 
@@ -236,6 +243,9 @@ def _said(observation: Observation) -> str:
     return f"{observation.towers or ''} {observation.flags or ''}".lower()
 
 
+_WHOLE_ENCODERS: Final = r"mm[-_]encoder[-_]tp[-_]mode\W{1,4}data\b|mm[-_]enable[-_]dp[-_]encoder\b"
+"""vLLM's and SGLang's flag for an encoder that each rank has whole."""
+
 _NO_AUDIO: Final = r"audio['\"]: ?0"
 
 
@@ -263,6 +273,14 @@ def tables_on_host(observation: Observation) -> bool:
     """
     said = r"ple[-_](?:cpu[-_]offload|offload[-_]embedding)\b(?!\W{1,2}(?:0|false))|cpu_offload['\"]?[:=] ?true|\btables? of embeddings (?:kept )?on the host"
     return re.search(said, (observation.flags or "").lower()) is not None
+
+
+def _loaded_less_than_tables(catalog: Catalog, observation: Observation, model: Model) -> bool:
+    """True if loading took less memory than the tables of hashed n-grams are as released: they are not on the device."""
+    loaded, ranks = _bytes(observation.printed.model_load_gib), observation.tensor_parallel or 1
+    tables = (row for row in model.weights if is_hashed(model, row))
+    each = (row_bytes(model, row, None, catalog.weight_formats, ranks) for row in tables)
+    return loaded is not None and loaded < sum(each)
 
 
 def state_type(observation: Observation) -> str | None:

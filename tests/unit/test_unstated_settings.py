@@ -1,4 +1,4 @@
-"""The release of a log that does not state it and whose day is a month or a year alone."""
+"""What a published log does not state and its day, its lines and its figures tell: its release, and where tables lie."""
 
 from __future__ import annotations
 
@@ -29,3 +29,17 @@ def test_a_log_is_no_older_than_its_model_and_its_lines(log: str, rules: str) ->
 @pytest.mark.parametrize("log", ["finch-116", "finch-134", "finch-141"])
 def test_a_refusal_for_blocks_of_state_is_predicted_without_a_stated_release(log: str) -> None:
     assert compare(CATALOG, LOGS[log]).starts_predicted is False
+
+
+def test_an_encoder_that_each_rank_has_whole_is_loaded_whole() -> None:
+    """Eight ranks of Kimi-K2.5 print 72.02 GiB with ``mm-encoder-tp-mode data``; a divided encoder makes 71.10."""
+    (loaded,) = (one for one in compare(CATALOG, LOGS["finch-041"]).comparisons if one.quantity == "weights")
+    assert loaded.observed == 72.02
+    assert abs(loaded.error) < 0.003
+
+
+def test_tables_that_loading_had_no_room_for_lie_on_the_host() -> None:
+    """81.8 GiB were loaded of a copy whose tables of n-grams alone are 95.4 GiB."""
+    judged = compare(CATALOG, LOGS["finch-048"])
+    assert judged.starts_predicted is True
+    assert judged.within_band is True
