@@ -55,10 +55,16 @@
     reasoning: "",
   };
 
-  /* Words of many names: alone they name none. */
+  /* Words of many names, and of the language: they name a model only at the beginning of its name, before its next
+     word ("command r"). */
   const KINDS = new Set(
-    "pool pools prefill decode coder coding instruct chat vision vl omni base it mini small medium large nano pro flash air lite next thinking reasoning max preview turbo plus ultra super fp8 nvfp4 awq gptq int4 int8 gguf moe dense"
-      .split(" "),
+    ("pool pools prefill decode coder coding instruct chat vision vl omni base it mini small medium large nano pro flash air lite " +
+      "next thinking reasoning max preview turbo plus ultra super fp8 nvfp4 awq gptq int4 int8 gguf moe dense agent agents ai " +
+      "alpha beam beta big bit cascade classification claude clustering code command community context distill distilled dynamic " +
+      "eagle edition embedding embeddings en english expanse explore flint foundation guard hf horizon hub inference int intern japanese korean " +
+      "lightning linear ling liquid long mamba matching mlx models net north open opus oss platform project quants realtime recurrent " +
+      "reflection research reranker retrieval reward ring sage seed solar spark static step swift team text think tiny to transcribe " +
+      "uncensored unlimited vllm world zero").split(" "),
   );
 
   /* Words that change an answer wherever they stand, and that no state has: engines, formats and settings. */
@@ -167,7 +173,10 @@
 
   /* The words of a text: lower case, counts as "8x", sizes as "24gb", flags and layouts by their short names. */
   function wordsOf(text) {
-    return text.toLowerCase().replace(/[?!;()[\]{}"“”‘’`]/g, " ").replace(/,(?!\d{3})/g, " ")
+    return text.toLowerCase().replace(/['’]s\b/g, "").replace(/[?!;()[\]{}"“”‘’`]/g, " ").replace(
+      /,(?!\d{3})/g,
+      " ",
+    )
       .replace(/\blm studio\b/g, "lm-studio").replace(/\bllama cpp\b/g, "llama.cpp")
       .replace(/([a-z0-9.]):(?=\d+(?:\.\d+)?b)/g, "$1 ") // qwen3:32b
       .replace(/(\S)[-.:]((?:ud-)?i?q[1-8](?:_[a-z0-9]+)*)(?:\.gguf)?(?=\s|$)/g, "$1 $2")
@@ -437,23 +446,19 @@
     if (stated !== undefined && devices && devices !== stated * others) missed.push(`${devices}x`);
   }
 
-  /* Words with one wrong letter are those of a model's name: "lama". */
-  function spelled({ models, gpus }, words) {
-    const known = new Map();
-    for (const { name } of models) {
-      for (const word of name.toLowerCase().split(/[\s-]+/)) {
-        if (/^[a-z]{4,}$/.test(word)) known.set(word, (known.get(word) || 0) + 1);
-      }
-    }
-    const usual = (word) =>
-      !/^[a-z]{4,}$/.test(word) || FILLERS.has(word) || CHANGES.test(word) || MAC.test(word) ||
-      CARD.test(word) ||
-      MAC_FORM.test(word) || ONE.test(word) || gpus.some((gpu) => gpu.plain.includes(word)) ||
-      models.some((model) => hit(model, word));
-    return words.map((word) => {
-      if (usual(word)) return word;
-      const near = Array.from(known.keys()).filter((one) => oneApart(word, one));
-      return near.sort((a, b) => known.get(b) - known.get(a))[0] || word;
+  /* Words with one wrong letter are those of a model's name, where its number follows: "lama 3.3", "deepsek r1". A
+     word of the language is often one letter from a name, and stays what it is. */
+  function spelled({ models }, words) {
+    const known = new Set(
+      models.flatMap(({ own }) => own).filter((word) => /^[a-z]{4,}$/.test(word) && !KINDS.has(word)),
+    );
+    const follows = (one, next) =>
+      models.filter(({ own }) => own.includes(one) && own.some((word) => word.startsWith(next))).length;
+    return words.map((word, n) => {
+      const next = plainName(words[n + 1] || "");
+      if (!/^[a-z]{4,}$/.test(word) || !/\d\.\d|\db|[a-z]\d/.test(next) || known.has(word)) return word;
+      const near = Array.from(known).filter((one) => oneApart(word, one) && follows(one, next));
+      return near.sort((a, b) => follows(b, next) - follows(a, next))[0] || word;
     });
   }
 
@@ -692,7 +697,12 @@
         (n > 0 && /^\d{1,3}$/.test(word) && model.words.includes(`${word}b`)) ||
         (n > 0 && /^\d/.test(word) && model.words.includes(plainName(asked[n - 1] + word)))
       );
-      if (!hits.some((word) => (/[a-z]{2}/.test(word) && !KINDS.has(word)) || word === telling)) continue;
+      const names = (word) =>
+        word === telling ||
+        (KINDS.has(word)
+          ? begins(model, word, asked)
+          : /[a-z]{2}/.test(word) && isOwn(model, plainName(word)));
+      if (!hits.some(names)) continue;
       const length = model.name.split(/[\s-]/).length;
       const whole = hits.filter((word) => isWhole(model, plainName(word))).length;
       const rank = [
@@ -756,11 +766,25 @@
     understood.splice(understood.indexOf(`${quantizer.toUpperCase()} weights`), 1);
   }
 
-  const hit = (model, word) =>
-    word &&
-    (model.words.includes(word) || (word.length > 2 && model.words.some((one) => one.startsWith(word))) ||
-      (word.length > 1 && model.words.some((one) => one.startsWith(`${word}.`))) ||
-      (word.length > 3 && model.plain.includes(word)));
+  /* Whether a word is of a name: one of its words, one up to its number ("qwen" of Qwen3, "3" of 3.1), or several that
+     follow each other. A word of letters alone is no part of a longer one: "all" is not ALLaM. */
+  const hit = (model, word) => word && (of(model.words, word) || (/\d/.test(word) && isPart(model, word)));
+  const isOwn = (model, word) => of(model.own, word) || (/\d/.test(word) && isPart(model, word));
+  const isPart = ({ words, plain }, word) =>
+    (word.length > 2 && words.some((one) => one.startsWith(word))) ||
+    (word.length > 3 && plain.includes(word));
+  const of = (words, word) =>
+    words.some((one, n) =>
+      one === word || (word.length > 1 && one.startsWith(word) && /^[\d.]/.test(one.slice(word.length))) ||
+      (one.length < word.length && word.startsWith(one) && isRun(words.slice(n + 1), word.slice(one.length)))
+    );
+  const isRun = ([first, ...others], word) =>
+    first !== undefined && first !== "" &&
+    (first === word || (word.startsWith(first) && isRun(others, word.slice(first.length))));
+
+  /* Whether a word of many names is the first of this one, and its next word stands there too. */
+  const begins = ({ own }, word, asked) =>
+    own[0] === word && own[1] && plainName(asked[asked.indexOf(word) + 1] || "").startsWith(own[1]);
 
   /* Whether a word is one of a name, or some that follow each other. */
   const isWhole = ({ words, names }, word) =>
@@ -770,6 +794,8 @@
     const n = a.findIndex((each, place) => each !== b[place]);
     return a[n] > b[n];
   };
+
+  const wordsIn = (texts) => texts.flatMap((text) => text.toLowerCase().split(/[\s/_-]+/)).map(plainName);
 
   /* Names as the search wants them: every alias on its own, and the words of a model's name. */
   function prepared(file) {
@@ -781,7 +807,8 @@
       release,
       common: Boolean(common),
       names: [id, name, ...aliases].map(plainName),
-      words: [name, id, ...aliases].flatMap((text) => text.toLowerCase().split(/[\s/_-]+/)).map(plainName),
+      words: wordsIn([name, id, ...aliases]),
+      own: wordsIn([name, id, ...aliases].map((text) => text.replace(/^.*?(--|\/)/, ""))), // without who published it
       plain: plainName(name + id),
     });
     const base = (machine) => ({ ...machine, base: plainName(machine.name.replace(/\s*\d+ ?gb.{0,}/i, "")) });

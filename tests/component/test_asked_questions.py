@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from functools import cache
@@ -145,6 +146,42 @@ def test_what_no_state_has_is_named_where_the_answer_stands(repository: Any) -> 
 def test_a_text_that_names_nothing_of_the_catalog_asks_the_search(text: str) -> None:
     """Errors and words of the field got links to the lists, or the answer of a model that holds one of their words."""
     assert asked([text])[0]["way"]["search"]
+
+
+NAMES = {
+    "deepseek",
+    "gemma",
+    "glm",
+    "gpt",
+    "jamba",
+    "kimi",
+    "llama",
+    "minimax",
+    "mistral",
+    "mixtral",
+    "nemotron",
+    "phi",
+    "qwen",
+}
+"""What prose calls a model by."""
+
+
+def test_a_word_of_the_language_names_no_model(repository: Any) -> None:
+    """ "checked" was read as DBRX for its "data", "all" as ALLaM, "larger" as Large, "seen" as Seed."""
+    pages = [*repository.glob("docs/**/*.md"), *repository.glob("docs/chapters/*.py")]
+    searches = yaml.safe_load((repository / "tests/searches.yaml").read_text(encoding="utf-8"))
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    texts += [search for half in searches.values() for search in half]
+    words = {word for text in texts for word in re.findall(r"(?<![\w.`/-])[a-z]{2,}(?![\w`/(=-])", text)}
+    words = sorted(words - NAMES)
+    assert len(words) > 2000
+    found = [
+        (word, one["state"]["model"])
+        for form in ("{}", "what about the {} of it", "{} 3 of them")
+        for word, one in zip(words, asked([form.format(word) for word in words]), strict=True)
+        if "model" in one["state"]
+    ]
+    assert found == []
 
 
 def test_lists_that_the_box_filters_have_a_row(repository: Any) -> None:
