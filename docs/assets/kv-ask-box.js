@@ -21,14 +21,19 @@
       told.textContent = kvreport.asked.said(found, names);
       const way = kvreport.asked.wayTo(field.value, found, site, names);
       if (way) {
-        const said = way.fewest ? [await fewestOn(site.known, found, base), way.said].join(" ") : way.said;
+        const number = way.fewest
+          ? await fewestOn(site.known, found, base)
+          : way.cards
+          ? await cardsOf(found, base)
+          : "";
+        const said = [number, way.said].filter(Boolean).join(" ");
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
         if (pages.length && told.textContent.startsWith("Nothing")) told.textContent = "";
         kvreport.unanswered?.(
           {
             ...way,
             said: pages.length ? "These pages are about it:" : said,
-            links: [...pages, ...way.links],
+            links: way.search ? withLog([...pages, ...way.links], field.value) : way.links,
           },
           field.value,
           found.state,
@@ -47,7 +52,11 @@
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      answer().catch(kvreport.unloaded);
+      const touch = matchMedia("(pointer: coarse)").matches;
+      if (touch) field.blur(); // the keyboard covers the answer
+      answer().then(() => touch && $("[data-kv-slot=headline]")?.scrollIntoView({ block: "center" })).catch(
+        kvreport.unloaded,
+      );
     });
     // The form was sent before its script was there, or the reader came back: the question stands in the address.
     const restore = () => {
@@ -108,6 +117,42 @@
         count(site.sizes.at(-1))
       }, and no group of machines here, serves ${what} of ${model.name}.`;
   }
+
+  /* The accelerators of at most some memory that serve a question's model alone, by format of its weights, as a sentence. */
+  async function cardsOf({ state, atMost }, base) {
+    const site = await kvreport.siteFor(base, state.engine);
+    const model = await kvreport.modelFor(base, site, state.model);
+    if (!model) return "";
+    const asked = { ...state, tp: 1 }, wanted = state.requests || 1;
+    const context = Math.min(kvState.contextOf(kvreport.settled(site, asked), model), model.limit);
+    const small = site.gpus.filter(({ usable }) => usable <= atMost * 2 ** 30);
+    const formats = site.weight_formats.filter(({ name }) => [undefined, name].includes(state.weights));
+    const found = formats.map(({ name, label }) => {
+      const cards = small.filter(({ id }) => {
+        const gpu = kvCapacity.gpuOf(site, id), told = kvreport.settled(site, { ...asked, weights: name });
+        const one = kvState.pick(site, model, gpu, told);
+        return one?.weightFormat === name && kvCapacity.serve(one, context).users >= wanted;
+      });
+      return cards.length ? `${label}: ${cards.map(({ short }) => short).join(", ")}` : "";
+    }).filter(Boolean);
+    const what = `${kvreport.plural(wanted, "request|requests")} of ${
+      kvreport.tokens(context)
+    } tokens of ${model.name}`;
+    const size = `of at most ${atMost} GB`;
+    return found.length
+      ? `One GPU ${size} serves ${what} with weights ${found.join("; ")}.`
+      : `No single GPU ${size} serves ${what}.`;
+  }
+
+  const MESSAGE =
+    /\b\w*(Error|Exception)\b|\b(INFO|WARNING|ERROR)\b|out of memory|\bKV cache (size|memory)|\d Gi?B\b.*\bmemory/i;
+
+  /* A line of a log is read where logs are. It goes along in the part of an address that no server sees. */
+  const withLog = (links, text) =>
+    text.length < 40 || !MESSAGE.test(text) ? links : [
+      ["read this message as a log", `log/#${new URLSearchParams({ log: text })}`],
+      ...links.filter(([, page]) => page.split("#")[0] !== "log/"),
+    ];
 
   /* What of a question its answer does not depend on, and what was taken where nothing was said. */
   function notUsed({ missed, asks, state }, site, chosen) {

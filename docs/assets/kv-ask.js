@@ -102,6 +102,7 @@
       "questions/prefill-decode-ratio/",
     ],
     [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
+    [/^cudagraphs?$/, "what CUDA graphs take", "questions/cuda-graphs/"],
   ];
   /* People and how often each of them asks: they are no requests at once, which the sizer computes from them. */
   const PEOPLE =
@@ -110,6 +111,23 @@
   const PACE =
     /(\d+(?:\.\d+)?|\ban?|\bone)\s+(?:questions?|requests?|prompts?|messages?|queries|chats?|calls?)(?:\s+each)?\s*(?:\/|\ban?\b|\bper\b|\beach\b|\bevery\b)\s*(second|minute|min|hour)\b/i;
   const PER_MINUTE = { second: 60, minute: 1, min: 1, hour: 1 / 60 };
+  /* Lengths of a request and its latency, which the sizer asks for: "2,000 tokens of prompt and 500 of answer". */
+  const LENGTH = "(\\d[\\d,]+|\\d+(?:\\.\\d+)?k)";
+  const PART = "(prompts?|inputs?|outputs?|answers?|completions?|responses?|replies)";
+  const LENGTHS = new RegExp(
+    `\\b${LENGTH}\\s*(?:tokens?\\s*)?(?:(?:of|in|for)\\s+)?(?:the\\s+)?${PART}\\b(?:\\s+tokens?\\b)?|` +
+      `\\b${PART}\\s*(?:tokens?|lengths?|size)?\\s*(?:of|:|=|is)?\\s*${LENGTH}\\b(?:\\s+tokens?\\b)?`,
+    "gi",
+  );
+  const FIRST_TOKEN =
+    /\b(?:(?:time to )?first token|ttft)\s*(?:latency\s*)?(?:within|in|under|below|at most|after|less than|of|<=?|≤|=|:)?\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?)\b/i;
+  /* A figure that somebody states: "2.5 MB of KV cache per token". */
+  const STATED =
+    /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
+  const PER_TOKEN = /\b(bytes|cache|size|memory) (?:of \w+ )?per token\b/i;
+  /* A size of memory that is a bound: "at most 24 GB". */
+  const AT_MOST =
+    /(?:\b(?:at most|up to|under|below|within|no more than|not more than|less than|maximum)|<=?|≤)\s*(\d+)\s*gi?b\b|\b(\d+)\s*gi?b\s+(?:or less|or smaller|at most|max(?:imum)?)\b/i;
   /* An id of a model hub, "acme/foo-7b". */
   const HUB_ID = /^(?=[^/]*[a-z])[a-z0-9][\w.-]*\/[\w.-]*[a-z][\w.-]*$/;
 
@@ -186,6 +204,7 @@
       .replace(/-*\b(?:enable-)?expert[- ]parallel(?:ism)?\b/g, "ep")
       .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax-model-len\b/g, " ")
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
+      .replace(/\bcuda[\s-]graph/g, "cudagraph")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
       .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "")
       .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:](?=\s|$)/g, " ")
@@ -203,7 +222,9 @@
      home: words of programs, files and machines of one computer; machine: the id of that machine;
      gpus: ids of further accelerators, which a comparison has;
      unlisted: a name with another release number than the model's;
-     engines: names of the engines that were named;
+     engines: names of the engines that were named; unpublished: releases without numbers here, with the nearest;
+     workload: lengths and latency that the sizer asks for; claim: a figure that somebody states per token;
+     atMost: a bound of memory, in GB;
      asks: words that ask for a choice, a price, a speed or a use;
      hits: words that name the model; others: releases of its name that the words fit too;
      crowd: people and the requests per minute of each, in place of requests at once;
@@ -212,9 +233,23 @@
   function understand(asked, site, names) {
     const started = fromCommand(asked, site, names);
     if (started) return started;
-    const [crowd, text] = crowdIn(asked);
+    const [workload, unsized] = workloadIn(asked, site);
+    const [crowd, uncrowded] = crowdIn(unsized, workload);
+    const stated = STATED.exec(uncrowded);
+    const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
+    const text = [stated, bound].reduce((rest, one) => (one ? rest.replace(one[0], " ") : rest), uncrowded);
     const words = wordsOf(text);
-    const state = {}, understood = crowd ? [crowd.said] : [], missed = [], left = [], asks = [];
+    const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
+    const state = {},
+      understood = [
+        crowd?.said,
+        ...workload.said,
+        claim && `${claim.value} ${claim.unit} per token`,
+        atMost && `at most ${atMost} GB`,
+      ].filter(Boolean),
+      missed = [],
+      left = [],
+      asks = [];
     let timed = 0;
     let devices = null, saves = false;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
@@ -268,12 +303,13 @@
     }
     /** @type {any[] & {devices?: number}} */
     const home = left.filter((word) => AT_HOME.test(word));
-    const engines = [];
+    const engines = [], unpublished = [];
     const rest = spelled(
       names,
-      engineIn(site, left.filter((word) => !home.includes(word)), state, understood, engines),
+      engineIn(site, left.filter((word) => !home.includes(word)), state, understood, engines, unpublished),
     );
-    const stated = state.tp;
+    missed.push(...unpublished.map(({ said }) => said));
+    const statedTp = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
     const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus) : named;
@@ -285,7 +321,7 @@
       devices = home.devices = undefined;
     }
     if (devices && state.tp === undefined) state.tp = devices;
-    divided(state, stated, devices || home.devices, understood, missed);
+    divided(state, statedTp, devices || home.devices, understood, missed);
     // A Mac has one memory: its size tells which one.
     const mac = after.some((word) => MAC.test(word));
     const ofMac = (word, n) =>
@@ -324,6 +360,10 @@
       asks,
       machine: machine?.id,
       engines,
+      unpublished,
+      workload,
+      claim,
+      atMost,
       saves,
       counts: HOW_MANY.test(text) && state.tp === undefined,
       crowd,
@@ -332,10 +372,38 @@
     };
   }
 
+  /* Lengths of prompt and output in tokens and the first token's latency in ms, and the text without them. */
+  function workloadIn(text, site) {
+    /** @type {{prompt?: number, output?: number, ttft?: number, context?: number, said: string[]}} */
+    const found = { said: [] };
+    let rest = text.replace(LENGTHS, (whole, before, part, other, after) => {
+      const kind = /^(prompt|input)/i.test(part || other) ? "prompt" : "output";
+      if (found[kind] !== undefined) return whole;
+      found[kind] = kvState.tokensOf((before || after).toLowerCase().replaceAll(",", ""));
+      found.said.push(`${kind} of ${count(found[kind])} tokens`);
+      return " ";
+    });
+    const first = FIRST_TOKEN.exec(rest);
+    if (first) {
+      found.ttft = Number(first[1]) * (/^m/i.test(first[2]) ? 1 : 1000);
+      found.said.push(`first token within ${first[1]} ${/^m/i.test(first[2]) ? "ms" : "s"}`);
+      rest = rest.replace(first[0], " ");
+    }
+    const least = (found.prompt || 0) + (found.output || 0);
+    if (least > kvState.tokensOf("8k")) found.context = site.contexts.find((one) => one >= least);
+    return [found, rest];
+  }
+
+  /* A unit as the claim checker writes it. */
+  const unitOf = (text) =>
+    /^b/i.test(text) ? "B" : text.replace(/i/i, "").toUpperCase().replace("B", /i/i.test(text) ? "iB" : "B");
+
   /* People with their pace, and the text without them; null where a number of people stands for requests at once. */
-  function crowdIn(text) {
+  function crowdIn(text, workload) {
     const people = PEOPLE.exec(text), pace = PACE.exec(text);
-    if (!people || (!pace && AT_ONCE.test(people[2]))) return [null, text];
+    const many = people && AT_ONCE.test(people[2]) &&
+      !(/^p/i.test(people[2]) && workload.said.length); // people with a workload are no requests
+    if (!people || (!pace && many)) return [null, text];
     const users = Number(people[1].replaceAll(",", ""));
     const rate = pace && +((Number(pace[1]) || 1) * PER_MINUTE[pace[2].toLowerCase()]).toPrecision(3);
     const often = rate ? `, ${rate} ${rate === 1 ? "request" : "requests"} per minute each` : "";
@@ -485,25 +553,38 @@
     return found.length === 1 ? found[0] : undefined;
   }
 
-  /* "vllm 0.25", "sglang": an engine of the site; "vllm 0.25 vs 0.33" are two. */
-  function engineIn(site, words, state, understood, engines) {
+  const BETWEEN = /^(and|or|vs|versus|to|with|against|than)$/;
+
+  /* "vllm 0.25", "sglang": an engine of the site; "vllm 0.25 vs 0.33" are two. A release without numbers here has the
+     nearest releases next to it. */
+  function engineIn(site, words, state, understood, engines, unpublished) {
     const rest = [], isRelease = (word = "") => /^\d+\.\d+(\.\d+)?$/.test(word);
     let family = "";
     for (let n = 0; n < words.length; n += 1) {
-      const again = family && isRelease(words[n]);
+      const again = family && isRelease(words[n]) && (isRelease(words[n - 1]) || BETWEEN.test(words[n - 1]));
       const [own, stated = again || !isRelease(words[n + 1]) ? undefined : words[n + 1]] = again
         ? [family, words[n]]
         : words[n].split("@");
       const name = kvState.engineOf(site, stated ? `${own}@${stated}` : own);
-      const found = /^[a-z]/.test(own) && site.engines.some((one) => one.family === own || one.name === own);
-      if (name && found) {
+      const kin = /^[a-z]/.test(own)
+        ? site.engines.filter((one) => one.family === own || one.name === own)
+        : [];
+      if (!kin.length || (!name && !isRelease(stated))) {
+        rest.push(words[n]);
+        continue;
+      }
+      family = kin[0].family;
+      if (stated === words[n + 1]) n += 1;
+      if (name) {
         const engine = site.engines.find((one) => one.name === name);
         if (name !== site.engine.default) state.engine = name;
         engines.push(name);
         understood.push(engine.label);
-        family = engine.family;
-        if (stated === words[n + 1]) n += 1;
-      } else rest.push(words[n]);
+        continue;
+      }
+      const later = kin.filter(({ versions }) => versions && kvState.isBefore(stated, versions[0]));
+      const near = [later.at(-1), kin[later.length]].filter(Boolean);
+      unpublished.push({ said: `${own} ${stated}`, label: `${kin[0].label.split(" ")[0]} ${stated}`, near });
     }
     return rest;
   }
@@ -778,9 +859,9 @@
       one === word || (word.length > 1 && one.startsWith(word) && /^[\d.]/.test(one.slice(word.length))) ||
       (one.length < word.length && word.startsWith(one) && isRun(words.slice(n + 1), word.slice(one.length)))
     );
-  const isRun = ([first, ...others], word) =>
-    first !== undefined && first !== "" &&
-    (first === word || (word.startsWith(first) && isRun(others, word.slice(first.length))));
+  const isRun = (words, word) =>
+    words.length > 0 && words[0] !== "" &&
+    (words[0] === word || (word.startsWith(words[0]) && isRun(words.slice(1), word.slice(words[0].length))));
 
   /* Whether a word of many names is the first of this one, and its next word stands there too. */
   const begins = ({ own }, word, asked) =>
@@ -826,6 +907,7 @@
      answer of the state is the answer of the text, but for words that change nothing. */
   function wayTo(text, found, site, names) {
     const { state, home, machine, missed, asks, gpus, engines, unlisted, understood, topics = [] } = found;
+    const { unpublished = [], workload, claim, atMost } = found;
     if (START.test(` ${text} `)) {
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
@@ -846,30 +928,91 @@
       return folder + (query ? `?${query}` : "");
     };
     const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
+    if (claim) {
+      const stated = { model: model && state.model.replace("--", "/"), quantity: "kv_per_token", ...claim };
+      return {
+        said: "The claim checker recomputes a figure that somebody states.",
+        links: [
+          [`check ${claim.value} ${claim.unit} per token`, at("evidence/claims/", stated)],
+          ...model ? [[`the page of ${model.name}`, `models/${model.id}/`]] : [],
+        ],
+        command: model
+          ? `kvreport claim ${kvState.quote(`${stated.model} ${claim.value} ${claim.unit}/token`)}`
+          : null,
+      };
+    }
+    if (PER_TOKEN.test(text) && model && !own) {
+      return {
+        said: `The page of the model has the bytes of a token and of a request.`,
+        links: [[`the page of ${model.name}`, `models/${model.id}/`]],
+      };
+    }
     if (home.length || (computer && machine && !engines.length)) return atHome({ ...found, text }, names, at);
-    const compared = new Set(engines).size > 1;
-    const workload = {
+    const nearest = unpublished.map(({ label, near }) =>
+      `Compare has no ${label}; the nearest: ${near.map((one) => one.label).join(", or ")}.`
+    );
+    const sidesOf = [...engines, ...unpublished.flatMap(({ near }) => near.map(({ name }) => name))];
+    const compared = new Set(engines).size + unpublished.length > 1;
+    const sized = {
       model: state.model,
       gpu: gpus.length ? undefined : state.gpu,
       ...(found.crowd
         ? { users: found.crowd.users, rate: found.crowd.rate }
         : { concurrent: state.requests }),
-      context: state.context,
+      prompt: workload?.prompt,
+      output: workload?.output,
+      ttft: workload?.ttft,
+      context: state.context || workload?.context,
       weights: state.weights,
       kv: state.kv === "fp8" ? "fp8" : undefined,
       engine: state.engine,
     };
-    const size = ["size a deployment", at("sizer/", workload)];
+    const size = ["size a deployment", at("sizer/", sized)];
     if (found.crowd) {
       return {
         said: "The sizer computes the requests at once and the GPUs for a number of people.",
-        links: [[`size a deployment for ${found.crowd.said}`, at("sizer/", workload)]],
+        links: [[`size a deployment for ${found.crowd.said}`, at("sizer/", sized)]],
+      };
+    }
+    if (workload?.said.length) {
+      return {
+        said: `The sizer computes the GPUs for a workload: ${workload.said.join(", ")}.`,
+        links: [size],
+      };
+    }
+    if (atMost && !own) {
+      return {
+        said: model
+          ? "The number of requests on each card is on its page."
+          : `No model is named. The list has every machine with ${atMost} GB.`,
+        links: [
+          ...model ? [[`${model.name} by memory and quantization`, `models/${model.id}/#home`]] : [],
+          [`machines with ${atMost} GB`, at("local/", { name: `${atMost}gb` })],
+        ],
+        cards: Boolean(model),
       };
     }
     const sides = gpus.length || compared;
+    // What a release changed, for all models, is a page of its own.
+    if (
+      (compared || /\bchang(es?|ed)\b/i.test(text)) && !model && !own &&
+      (engines.length || unpublished.length)
+    ) {
+      const listed = [...new Set(sidesOf)];
+      return {
+        said: ["A page has what each release changed for all models.", ...nearest].join(" "),
+        links: [
+          ["what each engine release changed", "data/engine-releases/"],
+          [
+            "compare models, GPUs or engines",
+            listed.length > 1 ? `compare/?engines=${listed.join()}` : "compare/",
+          ],
+        ],
+      };
+    }
     if (sides || (/\b(compare[ds]?|vs|versus)\b/i.test(text) && (model || own || !missed.length))) {
       const listed = new URLSearchParams(state.model && { model: state.model });
-      if (compared) listed.append("engines", [...new Set(engines)].join());
+      if (compared) listed.append("engines", [...new Set(sidesOf)].join());
       for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
       for (const name of COMPARED) {
         // One card is what people own; the fewest that fit are compared then.
@@ -877,7 +1020,7 @@
       }
       if (state.engine && !compared) listed.append("engine", state.engine);
       return {
-        said: "The comparison page answers for several models, GPUs or engines.",
+        said: ["The comparison page answers for several models, GPUs or engines.", ...nearest].join(" "),
         links: [
           [
             "compare models, GPUs or engines",
@@ -887,9 +1030,9 @@
         ],
       };
     }
-    const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b/i;
+    const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\bbuy\b/i;
     const cost = asks.filter((word) => COST.test(word));
-    if (which.test(text) || (model && cost.length) || (found.counts && model && !own)) {
+    if (which.test(text) || (model && cost.length && !topics.length) || (found.counts && model && !own)) {
       if (found.counts && own && model && !cost.length) return null;
       return {
         said: "The sizer finds the GPUs for a workload, and their cost.",
@@ -926,6 +1069,8 @@
     const flags = unlisted ? null : changing.every((word) => FLAGS[word]) &&
       changing.map((word) => FLAGS[word].replace("#", String(found.adapters)));
     const other = unused.length > topics.length || unlisted;
+    // Between two releases with numbers here, the command has those of a third.
+    const older = unused.length === 1 && unpublished.find(({ near }) => near.length > 1);
     if (search) return { said: `Not used: ${missed.join(", ")}.`, links, search };
     return {
       said: unlisted
@@ -938,7 +1083,11 @@
           unused.length > 1 ? "are" : "is"
         } not a setting of this page.`,
       links,
-      command: flags && flags.length && own ? [commandOf(found, false), ...flags].join(" ") : null,
+      command: own && older
+        ? commandOf({ ...found, state: { ...state, engine: older.said.replace(" ", "@") } }, false)
+        : flags && flags.length && own
+        ? [commandOf(found, false), ...flags].join(" ")
+        : null,
     };
   }
 
@@ -999,7 +1148,8 @@
       ["Questions and answers", "questions/"],
       ["size a deployment", at("sizer/", { concurrent: state.requests })],
     ];
-    const models = understood.length || filter.length
+    const sentence = missed.length > filter.length + 1; // a word of it may be one of a name
+    const models = understood.length || (filter.length && !sentence)
       ? [[
         filter.length ? `models named “${filter.join(" ")}”` : "models",
         at("models/", { name: filter.join(" ") }),

@@ -1,5 +1,5 @@
 /* The form of the claims ledger: the exact command always, and the ledger's own judgment, by the library in this browser,
-   on a click. What is typed is in no address and in no request. */
+   on a click. What is typed is in no address and in no request; a link may fill the form in. */
 (function () {
   "use strict";
 
@@ -59,6 +59,8 @@
       }
     }
 
+    const asked = new URLSearchParams(location.search); // a link says the figure
+    for (const field of asked.has("value") ? fields : []) kvreport.put(field, asked.get(field.name) || "");
     form.addEventListener("input", write);
     form.addEventListener("submit", judge);
     write();

@@ -38,6 +38,11 @@
     );
 
     async function restore() {
+      const carried = new URLSearchParams(location.hash.slice(1)).get("log"); // from the question box
+      if (carried) {
+        fields.log.value = carried;
+        history.replaceState(history.state, "", location.pathname + location.search);
+      }
       const site = location.search ? await kvreport.facts(base).catch(() => null) : null;
       const read = site && kvState.read(site, ["model", "gpu"], [], location.search, true);
       const gpu = read && kvCapacity.gpuOf(site, read.state.gpu);

@@ -78,15 +78,15 @@
   }
 
   const numbers = (version) => version.split(".").map((part) => Number.parseInt(part, 10) || 0);
-  const before = (one, other) => {
+  const isBefore = (one, other) => {
     const [a, b] = [numbers(one), numbers(other)];
     for (let n = 0; n < 3; n += 1) if ((a[n] || 0) !== (b[n] || 0)) return (a[n] || 0) < (b[n] || 0);
     return false;
   };
   /* Of the newest rules the last release that was read is the end: nobody knows those of a later one. */
   const covers = (engine, release) =>
-    Array.isArray(engine.versions) && !before(release, engine.versions[0]) &&
-    (engine.versions[1] ? before(release, engine.versions[1]) : !before(engine.version, release));
+    Array.isArray(engine.versions) && !isBefore(release, engine.versions[0]) &&
+    (engine.versions[1] ? isBefore(release, engine.versions[1]) : !isBefore(engine.version, release));
 
   /* --- the address ------------------------------------------------------------------------------------- */
 
@@ -394,6 +394,7 @@
     tokensOf,
     shareOf,
     engineOf,
+    isBefore,
     asked,
     hasLayout,
     layouts,

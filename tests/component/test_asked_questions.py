@@ -209,6 +209,8 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
         "models": {model.slug for model in catalog().models.values()},
         "gpus": {gpu["id"] for gpu in shared()["site"]["gpus"]},
         "local": {machine.id for machine in picker.home_machines(catalog())},
+        "data": {"engine-releases"},
+        "evidence": {"claims"},
         "questions": {page.stem for page in (repository / "docs" / "questions").glob("*.md")},
     }
     for found in asked([row["ask"] for row in questions(repository)]):
@@ -222,6 +224,8 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
                 "compare",
                 "sizer",
                 "learn",
+                "data",
+                "evidence",
                 "questions",
                 "your-model",
             }, address
@@ -243,4 +247,5 @@ def test_commands_that_the_box_offers_are_answered(
             continue
         # Prediction layers that a model does not have are refused by name.
         refused = "--draft mtp" in command and "has no prediction layers" in said.err
-        assert status == 0 or refused, (command, said.err)
+        wrong = words[0] == "claim" and status == 3  # a figure that does not hold
+        assert status == 0 or refused or wrong, (command, said.err)
