@@ -42,7 +42,8 @@ from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.home import ROWS_KEEP
 from kvreport.estimation.home_case import open_local
-from kvreport.estimation.remedies import HOPELESS, remedies
+from kvreport.estimation.remedies import remedies
+from kvreport.estimation.why_not import why_not
 from kvreport.evidence.judged_local_logs import judge_log
 from kvreport.evidence.validation import compare
 from kvreport.query import options
@@ -773,16 +774,29 @@ def run(words: list[str]) -> dict[str, Any]:
 
 
 def remedy(draw: Draw, asked: Question, first: Estimate) -> int:
-    """A remedy that is printed gives what it says."""
-    if first.verdict not in HOPELESS or first.request.engine.family in LOCAL:
+    """A remedy that is printed, or a change that was tried beside it, gives what it says."""
+    if first.verdict in SERVES or first.request.engine.family in LOCAL:
         return 1
-    found = remedies(first, catalog().kv_formats)
+    refused = why_not(first, catalog())
+    found = (*remedies(first, catalog().kv_formats), *(refused.levers if refused else ()))
     if not found:
         return 1
     one = draw.choice(found)
     flags = one.flags.split()
-    kept = {name: value for name, value in asked.items() if _flag(name) not in flags}
+    laid = (
+        "tensor_parallel",
+        "pipeline_parallel",
+        "data_parallel",
+        "expert_parallel",
+        "decode_context_parallel",
+    )
+    other = laid if getattr(one, "lever", "") == "layout" else ()
+    kept = {name: value for name, value in asked.items() if _flag(name) not in flags and name not in other}
     words = [*words_of(kept), *flags]
+    if one.verdict is None:
+        with contextlib.redirect_stderr(io.StringIO()):
+            assert main(words) == 2, ("remedy that is refused", one)
+        return 2
     again = run(words)
     assert (again[RUNNING], again["verdict"]) == (one.requests, one.verdict), ("remedy", one, again[RUNNING])
     return 2

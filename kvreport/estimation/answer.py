@@ -136,17 +136,21 @@ class Estimate(AtContext):
     def formats(self) -> str:
         """Weight format, cache format and engine, as the second line of the printed answer states them."""
         request = self.request
+        cache, by = request.kv_format, request.engine.label
+        stored, _ = request.case.rules.stored(request.model, cache, request.accelerator)
+        if stored is not None and stored.bits != cache.bits:
+            by = f"{by} (which stores it in {stored.bits:g} bits)"
         if self.by_name:
             least, most = self.range_of("weight_bytes_per_gpu")
             return (
                 f"weights {request.model.weight_format} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
-                f"cache {request.kv_format.label}, {request.engine.label}"
+                f"cache {cache.label}, {by}"
             )
         if request.weight_format is None:
-            named = f"as released ({request.model.weight_format}), cache {request.kv_format.label}"
+            named = f"as released ({request.model.weight_format}), cache {cache.label}"
         else:
-            named = f"{request.weight_format_name}, cache {request.kv_format.name}"
-        return f"weights {named}, {request.engine.label}"
+            named = f"{request.weight_format_name}, cache {cache.name}"
+        return f"weights {named}, {by}"
 
     @property
     def caveats(self) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def estimate(
     local = estimate_local(query, known)
     if local is not None:
         return local if implied is None else local.with_engine_taken(implied[1])
-    return _as_range(answer(_partitioned(resolve(query, known))))
+    return _as_range(answer(partitioned(resolve(query, known))))
 
 
 def _as_range(result: Estimate) -> Estimate:
@@ -125,7 +125,7 @@ def _as_range(result: Estimate) -> Estimate:
     return explained(ranged)
 
 
-def _partitioned(request: Request) -> Request:
+def partitioned(request: Request) -> Request:
     """The question with the best pipeline partition, where that was asked for."""
     asked = request.query.pipeline_partition if request.query else None
     if asked != BEST or request.layout.pipeline == 1:

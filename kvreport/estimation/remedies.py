@@ -200,15 +200,7 @@ def tried(change: QuestionChange) -> Lever:
     try:
         result = answer(change.request)
     except InputError as error:
-        return Lever(
-            change.axis,
-            change.flags,
-            enough=False,
-            verdict=None,
-            requests=0,
-            shortfall_bytes=None,
-            reason=str(error),
-        )
+        return refused(change.axis, change.flags, error)
     enough = result.verdict in STARTS
     return Lever(
         lever=change.axis,
@@ -219,3 +211,8 @@ def tried(change: QuestionChange) -> Lever:
         shortfall_bytes=result.shortfall_bytes,
         reason=result.verdict_reason if result.verdict in REFUSED else "",
     )
+
+
+def refused(axis: str, flags: str, error: InputError) -> Lever:
+    """A change that is refused as a question."""
+    return Lever(axis, flags, enough=False, verdict=None, requests=0, shortfall_bytes=None, reason=str(error))

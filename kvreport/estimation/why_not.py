@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
-from kvreport.accounting.shares import asked_memory, stated_share
-from kvreport.catalog.accelerator import Accelerator
+from kvreport.accounting.parallel import allowed_tensor_parallel
+from kvreport.accounting.shares import asked_memory
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.errors import InputError
 from kvreport.estimation.answer import REFUSED, Estimate
-from kvreport.estimation.remedies import HOPELESS, Lever, QuestionChange, changes, on_layout, tried
-from kvreport.estimation.request import Request
+from kvreport.estimation.estimate import partitioned
+from kvreport.estimation.remedies import HOPELESS, Lever, QuestionChange, changes, refused, tried
+from kvreport.estimation.request import Request, resolve
+from kvreport.query import Query
 
 _SERVERS: Final = ("vllm", "sglang")
 """Engines that are tried in one another's place."""
@@ -80,7 +81,7 @@ def why_not(result: Estimate, catalog: Catalog) -> WhyNot | None:
         shortfall_bytes=result.shortfall_bytes,
         uncertainty_bytes=result.budget.uncertainty_bytes,
         waterfall=waterfall(result),
-        levers=tuple(map(tried, _every(result, catalog))),
+        levers=tuple(_levers(result, catalog)),
         logs=tuple(logs(result, load_observations(catalog.folder))),
     )
 
@@ -163,37 +164,63 @@ def published(observation: Observation) -> PublishedLog:
     )
 
 
-def _every(result: Estimate, catalog: Catalog) -> Iterator[QuestionChange]:
-    """The changes that the remedies try, then other layouts, the next larger GPU, other engines."""
+def _levers(result: Estimate, catalog: Catalog) -> Iterator[Lever]:
+    """The changes that the remedies try, then other layouts, the next larger GPU, other engines.
+
+    What replaces a device, a layout or an engine is asked anew: their defaults and refusals follow from the question.
+    """
     if result.verdict in HOPELESS:
-        yield from changes(result, catalog.kv_formats)
-    yield from _layouts(result.request)
-    yield from _next_gpus(result.request, catalog)
-    yield from _engines(result.request, catalog)
+        yield from map(tried, changes(result, catalog.kv_formats))
+    query = result.request.query
+    if query is None or result.request.case.replica:
+        return
+    yield from _layouts(result.request, query, catalog)
+    yield from _next_gpus(result.request, query, catalog)
+    others = dict.fromkeys(_SERVERS)
+    others.pop(result.request.engine.family, None)
+    for family in others:
+        if family in catalog.engines:
+            changed = replace(query, engine=family)
+            yield _asked("engine", f"--engine {family}", changed, catalog)
 
 
-def _layouts(request: Request) -> Iterator[QuestionChange]:
+def _asked(axis: str, flags: str, changed: Query, catalog: Catalog) -> Lever:
+    try:
+        request = partitioned(resolve(changed, catalog))
+    except InputError as error:
+        return refused(axis, flags, error)
+    return tried(QuestionChange(axis, flags, request))
+
+
+def _layouts(request: Request, query: Query, catalog: Catalog) -> Iterator[Lever]:
     """Data-parallel attention with whole experts on the devices of one server; pipeline stages over two."""
     model, device = request.model, request.accelerator
     node = device.devices_per_node or 1
-    if request.case.replica or node == 1:
+    if node == 1:
         return
+    alone = replace(query, decode_context_parallel=1, pipeline_partition=None)
     if model.experts is not None and not request.layout.expert:
-        spread = Layout(data=node, expert=True)
-        flags = f"--data-parallel {node} --expert-parallel"
-        yield QuestionChange("layout", *on_layout(request, spread, flags))
+        spread = replace(alone, data_parallel=node, expert_parallel=True)
+        spread = replace(spread, tensor_parallel=None, pipeline_parallel=1, nodes=1)
+        yield _laid_out(request, spread, node, f"--data-parallel {node} --expert-parallel", catalog)
     widest = max(size for size in allowed_tensor_parallel(model, node) if node % size == 0)
     if request.layout.pipeline == 1 and not device.is_confined:
-        stages = Layout(tensor=widest, pipeline=2, nodes=2)
+        stages = replace(alone, data_parallel=1, expert_parallel=False)
+        stages = replace(stages, tensor_parallel=widest, pipeline_parallel=2, nodes=2)
         flags = f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2"
-        yield QuestionChange("layout", *on_layout(request, stages, flags))
+        yield _laid_out(request, stages, 2 * widest, flags, catalog)
 
 
-def _next_gpus(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
+def _laid_out(request: Request, changed: Query, devices: int, flags: str, catalog: Catalog) -> Lever:
+    if len(request.accelerators) > 1:
+        named = f"{devices}x{request.accelerator.id}"
+        flags, changed = f"--gpu {named} {flags}", replace(changed, gpu=named)
+    return _asked("layout", flags, changed, catalog)
+
+
+def _next_gpus(request: Request, query: Query, catalog: Catalog) -> Iterator[Lever]:
     """The smallest larger accelerator of the same maker that clouds rent out and that is enough, else the largest."""
     own = request.accelerator
-    if request.case.replica:
-        return
     larger = sorted(
         (
             one
@@ -206,34 +233,11 @@ def _next_gpus(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
     )
     named = len(request.accelerators)
     many = "" if named == 1 else f"{named}x"
-    made = [QuestionChange("gpu", f"--gpu {many}{one.id}", _on(request, one)) for one in larger]
-    yield from [next((change for change in made if tried(change).enough), made[-1])] if made else []
-
-
-def _on(request: Request, device: Accelerator) -> Request:
-    """The same question on another accelerator, with the scheduler sizes that the engine takes there."""
-    serving = request.serving
-    if request.query is None or request.query.max_batched_tokens is None:
-        tokens, rows = request.case.rules.scheduler(
-            device, max_seqs=None if request.query is None else request.query.max_seqs
-        )
-        serving = replace(serving, max_batched_tokens=tokens, max_seqs=rows)
-    return replace(request, accelerators=(device,) * len(request.accelerators), serving=serving)
-
-
-def _engines(request: Request, catalog: Catalog) -> Iterator[QuestionChange]:
-    """The other server's current release, with its own defaults."""
-    others = dict.fromkeys(_SERVERS)
-    others.pop(request.engine.family, None)
-    for family in others:
-        engine = catalog.engines.get(family)
-        if engine is None:
-            continue
-        tokens, rows = rules(engine).scheduler(request.accelerator)
-        serving = replace(request.serving, max_batched_tokens=tokens, max_seqs=rows)
-        share = stated_share(engine, None)
-        yield QuestionChange(
-            "engine",
-            f"--engine {family}",
-            replace(request, engine=engine, serving=serving, utilization=share),
-        )
+    lever = None
+    for one in larger:
+        gpu = f"{many}{one.id}"
+        lever = _asked("gpu", f"--gpu {gpu}", replace(query, gpu=gpu), catalog)
+        if lever.enough:
+            break
+    if lever is not None:
+        yield lever

@@ -328,6 +328,13 @@ def test_a_request_of_deepseek_v4_holds_what_sglang_stores_whatever_the_cache_is
     assert lines[0] == lines[1]
 
 
+def test_the_formats_name_the_bits_that_an_engine_stores_whatever_it_is_told() -> None:
+    asked = {"gpu": "h200-sxm-141gb", "tensor_parallel": 4, "engine": "sglang"}
+    wide = kvreport.estimate("deepseek-ai/DeepSeek-V4-Flash", kv="bf16", **asked)
+    assert wide.formats.endswith("SGLang 0.5.23 (which stores it in 8 bits)")
+    assert "stores" not in kvreport.estimate("Qwen/Qwen3-8B", kv="fp8", **asked).formats
+
+
 def test_a_remedy_of_more_ranks_spans_the_machines_that_they_need() -> None:
     asked = {"gpu": "h800-sxm-80gb", "engine": "sglang-0.5.17", "context_tokens": 1, "max_seqs": 16384}
     first = kvreport.estimate("nex-agi/Nex-N2.5-Pro", pipeline_parallel=4, **asked)

@@ -57,6 +57,39 @@ def test_levers_hold_the_remedies_and_say_what_is_still_short(model, gpu, option
     assert {"gpu", "engine"} <= {one.lever for one in why.levers}
 
 
+ASKED_AGAIN = [
+    (
+        "google/gemma-4-12B-it",
+        "gh200-144gb",
+        {"engine": "sglang-0.5.20", "max_seqs": 1, "tensor_parallel": 4, "pipeline_parallel": 3},
+    ),
+    ("moonshotai/Kimi-K2.6", "8xb200", {"weights": "bf16", "context": 8192}),
+    ("meta-llama/Llama-3.1-405B-Instruct", "h100-sxm-80gb", {"tensor_parallel": 8, "max_seqs": 2}),
+]
+
+
+@pytest.mark.parametrize(("model", "gpu", "options"), ASKED_AGAIN)
+def test_another_device_layout_or_engine_gives_what_asking_for_it_gives(model, gpu, options, capsys):
+    words = {"gpu": gpu} | {name.replace("_", "-"): str(value) for name, value in options.items()}
+    assert (
+        main(["estimate", model, *(f"--{name}={value}" for name, value in words.items()), "--format", "json"])
+        == 0
+    )
+    for lever in json.loads(capsys.readouterr().out)["why_not"]["levers"]:
+        if lever["lever"] not in ("layout", "gpu", "engine") or lever["verdict"] is None:
+            continue
+        laid = ("tensor-parallel", "pipeline-parallel") if lever["lever"] == "layout" else (lever["lever"],)
+        kept = [f"--{name}={value}" for name, value in words.items() if name not in laid]
+        if "--gpu" in lever["flags"]:
+            kept = [word for word in kept if not word.startswith("--gpu=")]
+        assert main(["estimate", model, *kept, *lever["flags"].split(), "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["max_concurrent_requests"], found["verdict"]) == (
+            lever["requests"],
+            lever["verdict"],
+        ), lever
+
+
 def test_what_fits_has_no_reason():
     assert why_not(asked("Qwen/Qwen3-8B", "h100-sxm-80gb", {"context_tokens": 4096}), CATALOG) is None
 
