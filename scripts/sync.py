@@ -5,8 +5,8 @@
 
 - Releases of the engines and of transformers that nobody read: their classes go into ``data/engines/*/classes.yaml``,
   and the draft of ``make follow`` is made for each.
-- Models of vLLM's recipes, of transformers' documentation and of llmfit's list that the catalog does not know: a record is
-  written where a file states the dimensions and the total is the published one. A file is a ``config.json`` below
+- Models of vLLM's recipes, of transformers' documentation, of llmfit's list and of Xinference's registry that the catalog
+  does not know: a record is written where a file states the dimensions and the total is the published one. A file is a ``config.json`` below
   ``--configs`` or on the Hub, llmfit's list for dense decoders without windows, or the defaults of a config class whose
   documentation names this checkpoint. No dimension is guessed.
 
@@ -68,8 +68,10 @@ BYTES_NEAR: Final = 0.002
 """How far the bytes may be from a repository's index, as the test of published totals has it."""
 LIKED: Final = 300
 """Likes from which a model of llmfit's list is looked for,"""
+FIRST_LIKED: Final = 10
+"""or from this many where an engine serves its class and the catalog has no model of it,"""
 LIKED_DAYS: Final = 92
-"""where it is not older than the newest of the list by more days."""
+"""where it is not older than the newest of the list by more days. The same holds for entries of Xinference's registry."""
 LISTED: Final = {"llama": "LlamaForCausalLM", "k2_horizon": "K2HorizonForCausalLM"}
 """Dense decoders without windows, whose dimensions llmfit's list states, by its names for classes."""
 _LISTED_KEYS: Final = {
@@ -351,23 +353,64 @@ def _day(said: object) -> str:
     return str(said) if re.fullmatch(r"20\d\d-\d\d-\d\d", str(said)) else ""
 
 
-def listed(packages: Path, draft: Draft) -> dict[str, Wanted]:
+def _newest(distribution: str, packages: Path, draft: Draft) -> tuple[Path, str] | None:
+    """Return the unpacked newest release of a package that lists models, and its version."""
+    if not (releases := published(distribution)):
+        draft.notes.append(f"{distribution}: the registry could not be asked for releases.")
+        return None
+    try:
+        return follow.bring(distribution, releases[-1], packages).folder, releases[-1]
+    except SystemExit as error:
+        draft.notes.append(f"{distribution} {releases[-1]} was not looked at: {error}.")
+        return None
+
+
+def registered(packages: Path, draft: Draft) -> list[Wanted]:
+    """Return the ids that Xinference's registry added or changed lately, without copies in other formats."""
+    if (newest := _newest("xinference", packages, draft)) is None:
+        return []
+    entries: list[tuple[float, str]] = []
+    for path in sorted(newest[0].glob("xinference/model/*/models/*.json")):
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            made = json.loads(path.read_text(encoding="utf-8"))
+            for entry in made if isinstance(made, list) else [made]:
+                entries += [
+                    (float(entry["updated_at"]), str(spec["model_src"]["huggingface"]["model_id"]))
+                    for spec in entry["model_specs"]
+                    if "huggingface" in spec["model_src"] and spec["model_format"] in ("pytorch", "fp8")
+                ]
+    since = max((at for at, _ in entries), default=0) - LIKED_DAYS * 24 * 3600
+    ids = (id_ for at, id_ in entries if at >= since and _ID.fullmatch(id_) and quantized_name(id_) is None)
+    return [Wanted(id_) for id_ in dict.fromkeys(ids)]
+
+
+def first_types(data: Path, catalog: Catalog) -> set[str]:
+    """Return the model types, in letters and digits, of classes that an engine serves and no model of the catalog has."""
+
+    def types(names: Iterable[str | None]) -> set[str]:
+        return {_type(re.split("For[A-Z]|Model", name)[0]) for name in names if name}
+
+    lists = [served for family in DISTRIBUTIONS if (served := ClassLists(data).of(family)) is not None]
+    named = {name for one in lists for name in one.states()[-1].own}
+    return types(named) - types(one.architecture for one in catalog.models.values())
+
+
+def _type(name: object) -> str:
+    return re.sub("[^a-z0-9]", "", str(name).lower()).removesuffix("text")
+
+
+def listed(packages: Path, draft: Draft, first: Container[str] = ()) -> dict[str, Wanted]:
     """Return the models of llmfit's list by their id: parameters, context and day as the Hub counts them.
 
-    The package is a program with the list inside, as JSON.
+    The package is a program with the list inside, as JSON. ``first`` are the types of :func:`first_types`.
     """
-    if not (releases := published("llmfit")):
-        draft.notes.append("llmfit: the registry could not be asked for releases.")
+    if (package := _newest("llmfit", packages, draft)) is None:
         return {}
-    try:
-        package = follow.bring("llmfit", releases[-1], packages)
-    except SystemExit as error:
-        draft.notes.append(f"llmfit {releases[-1]} was not looked at: {error}.")
-        return {}
+    folder, release = package
     found: dict[str, Wanted] = {}
     rows = [
         row
-        for path in package.folder.glob("*.data/scripts/llmfit")
+        for path in folder.glob("*.data/scripts/llmfit")
         for row in _rows(path.read_bytes())
         if _ID.fullmatch(str(row.get("name"))) and isinstance(row.get("parameters_raw"), int)
     ]
@@ -375,14 +418,15 @@ def listed(packages: Path, draft: Draft) -> dict[str, Wanted]:
     since = str(date.fromisoformat(newest) - timedelta(LIKED_DAYS)) if newest else ""
     for row in rows:
         id_, context, day = str(row["name"]), row.get("context_length"), _day(row.get("release_date"))
-        title = f"llmfit {releases[-1]}, its list of models: {id_}"
+        title = f"llmfit {release}, its list of models: {id_}"
+        likes = FIRST_LIKED if _type(row.get("architecture")) in first else LIKED
         found[id_] = Wanted(
             id_,
             context=context if isinstance(context, int) else None,
             day=day,
             parameters=row["parameters_raw"],
-            counted=Source(covers=("weights",), title=title, revision=releases[-1], evidence="secondary"),
-            liked=day >= since and isinstance(row.get("hf_likes"), int) and row["hf_likes"] >= LIKED,
+            counted=Source(covers=("weights",), title=title, revision=release, evidence="secondary"),
+            liked=day >= since and isinstance(row.get("hf_likes"), int) and row["hf_likes"] >= likes,
             config=_listed_config(row),
         )
     return found
@@ -610,7 +654,13 @@ def replayed(old: Path, new: Path, gone: Mapping[str, list[str]], ids: list[str]
             f"- {family}: classes of {len(same)} of {len(names)} releases as they were recorded by hand"
         )
     found = {model.id for model, _ in draft.records}
-    lines.append(f"- models: {len(found.intersection(ids))} of {len(ids)} ({', '.join(ids)})")
+    listed_ids = {one.partition(":")[0] for many in draft.person.values() for one in many}
+    for what, some in (
+        ("written", found.intersection(ids)),
+        ("listed for a person", listed_ids.intersection(ids)),
+        ("not found", set(ids) - found - listed_ids),
+    ):
+        lines.append(f"- models {what}: {len(some)} of {len(ids)} ({', '.join(sorted(some)) or 'none'})")
     return lines
 
 
@@ -709,8 +759,9 @@ def main(words: list[str]) -> int:
             if done.returncode:
                 said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
                 draft.notes.append(f"Recipes were not looked at: {said}")
-        counted = listed(given.packages, draft)
-        wanted = merged(recipes(checkout), defaults, counted)
+        counted = listed(given.packages, draft, first_types(copy, open_catalog(copy)))
+        named = [*registered(given.packages, draft), *recipes(checkout)]
+        wanted = merged(named, defaults, counted)
         hub = Hub()
         places = [ConfigFiles(given.configs), hub, ListedDimensions(counted)]
         places += [defaults] if defaults is not None else []

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -222,6 +223,59 @@ def test_a_list_counts_what_recipes_and_classes_name_and_adds_what_many_like(
     tiny, liked = sync.merged([recipe_], None, listed)
     assert (tiny.parameters, tiny.context, tiny.day, tiny.stated) == (7, 4096, "2026-10-03", "1B")
     assert (liked.id, liked.parameters) == ("acme/Liked-1B", 8)
+
+
+def test_ten_likes_are_enough_where_an_engine_serves_a_class_that_no_model_has(
+    sync: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class with a model in the catalog and a class of no engine are both looked for from 300 likes."""
+    rows = [
+        {"name": f"acme/{type_}-{likes}", "parameters_raw": 8, "hf_likes": likes, "architecture": type_}
+        | {"release_date": "2026-10-01"}
+        for type_ in ("gigachat3_5", "llama", "fly")
+        for likes in (9, 10, 300)
+    ]
+    program = tmp_path / "llmfit-1.0.data" / "scripts" / "llmfit"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(json.dumps(rows).encode())
+    monkeypatch.setattr(sync, "published", lambda _: ["1.0"])
+    monkeypatch.setattr(sync.follow, "bring", lambda *_: sync.follow.Package(tmp_path, "2026-10-05"))
+    catalog = open_catalog(data_dir())
+    assert "gigachat35" not in sync.first_types(data_dir(), catalog), "the catalog has a model of it"
+    others = {id_: one for id_, one in catalog.models.items() if one.architecture != "GigaChat35ForCausalLM"}
+    first = sync.first_types(data_dir(), SimpleNamespace(models=others))
+    assert "gigachat35" in first
+    found = {id_ for id_, one in sync.listed(tmp_path, sync.Draft(), first).items() if one.liked}
+    assert found == {"acme/gigachat3_5-10", "acme/gigachat3_5-300", "acme/llama-300", "acme/fly-300"}
+
+
+def test_a_registry_names_what_it_changed_lately_and_no_copies(
+    sync: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spec(id_: str, format_: str = "pytorch") -> dict[str, Any]:
+        return {"model_format": format_, "model_src": {"huggingface": {"model_id": id_}}}
+
+    day = 24 * 3600
+    entries: dict[str, Any] = {
+        "llm/models/new.json": [
+            {"updated_at": 1000 * day, "model_specs": [spec("acme/New"), spec("acme/New-AWQ", "awq")]}
+        ],
+        "embedding/models/embedder.json": {"updated_at": 950 * day, "model_specs": [spec("acme/Embedder")]},
+        "llm/models/old.json": {"updated_at": 900 * day, "model_specs": [spec("acme/Old")]},
+        "llm/models/broken.json": {"model_specs": [spec("acme/Broken")]},
+        "llm/models/copy.json": {
+            "updated_at": 1000 * day,
+            "model_specs": [spec("acme/New-FP8", "fp8"), spec("acme/{size}"), spec("acme/N-GGUF", "ggufv2")],
+        },
+    }
+    for path, made in entries.items():
+        file = tmp_path / "xinference" / "model" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(made), encoding="utf-8")
+    monkeypatch.setattr(sync, "published", lambda _: ["1.0"])
+    monkeypatch.setattr(sync.follow, "bring", lambda *_: sync.follow.Package(tmp_path, "2026-10-05"))
+    named = sync.registered(tmp_path, sync.Draft())
+    assert [one.id for one in named] == ["acme/Embedder", "acme/New"]
 
 
 @pytest.mark.parametrize("tied", [True, False])
