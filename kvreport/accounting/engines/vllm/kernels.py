@@ -29,7 +29,8 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, RecordFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import LayerGroup, Model
+from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 from kvreport.catalog.support import numbers
 
@@ -140,6 +141,26 @@ class Traits:
                 isinstance(cache, FullAttention | CrossAttention | Shared) for cache in model.every_cache
             ),
         )
+
+
+def idle_indexers(model: Model, engine: Engine) -> tuple[Indexer | None, int]:
+    """The indexer that layers have which attend to what another layer chose, and how many of them have one.
+
+    Up to 0.23.0 every layer of sparse latents makes an indexer and a cache for its keys, and those that take another layer's
+    choice never run it (``models/deepseek_v2.py::DeepseekV2MLAAttention.__init__``, ``_skip_topk``).
+    """
+    traits = Traits.of(model, engine)
+    indexers = [one for one in model.every_cache if isinstance(one, Indexer)]
+    if traits.packed or traits.latent is None or release_of(engine).has("indexers_where_chosen"):
+        return None, 0
+    groups = [group for group in model.layers if takes_a_choice(group)] if indexers else []
+    return (indexers[0], sum(group.count for group in groups)) if groups else (None, 0)
+
+
+def takes_a_choice(group: LayerGroup) -> bool:
+    """True for layers of latents without an indexer of their own."""
+    kinds = {type(cache) for cache in group.caches}
+    return Latent in kinds and Indexer not in kinds
 
 
 def uncompressed(model: Model) -> FullAttention:

@@ -20,7 +20,7 @@ from kvreport.accounting.engines.vllm.expert_kernels import (
     rounded_up,
     triton_bytes,
 )
-from kvreport.accounting.engines.vllm.kernels import Device
+from kvreport.accounting.engines.vllm.kernels import Device, idle_indexers
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
@@ -80,7 +80,7 @@ def load_overhead(loading: Loading) -> dict[str, int]:
 
     Returns:
         ``position_table``, ``missing_projections``, ``absorbed_projection``, ``widened_scales``, ``grouped_scales``,
-        ``expert_padding``, ``read_plain``, ``float_connections``, ``row_padding``, ``left_by_padding`` and
+        ``expert_padding``, ``idle_indexers``, ``read_plain``, ``float_connections``, ``row_padding``, ``left_by_padding`` and
         ``allocated_blocks``, where they apply.
     """
     model, layout = loading.model, loading.layout
@@ -97,6 +97,7 @@ def load_overhead(loading: Loading) -> dict[str, int]:
         "widened_scales": _widened_scales(model, stored, layout.tensor),
         "grouped_scales": _grouped_scales(loading, stored),
         "expert_padding": _expert_padding(loading, stored),
+        "idle_indexers": _idle_indexers(loading),
         "read_plain": _read_plain(loading, stored),
         "float_connections": _float_connections(model) if listed["float_connections"] else 0,
         "row_padding": _row_padding(loading, stored),
@@ -169,6 +170,13 @@ def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
         if form is not None:
             size += row.parameters * SERVED_BYTES // tensor_parallel
     return size
+
+
+def _idle_indexers(loading: Loading) -> int:
+    """Indexers that no checkpoint has weights for, since their layers take another's choice; each rank has them whole."""
+    _, layers = idle_indexers(loading.model, loading.engine)
+    rows = [row for row in loading.model.weights if ".indexer." in row.name and row.component != "mtp"]
+    return sum(loading.row_bytes(row) // row.count * layers for row in rows) if layers else 0
 
 
 def _read_plain(loading: Loading, stored: _Stored) -> int:

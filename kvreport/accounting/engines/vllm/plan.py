@@ -30,7 +30,9 @@ from kvreport.accounting.engines.vllm.kernels import (
     Device,
     Kernels,
     Traits,
+    idle_indexers,
     stored_format,
+    takes_a_choice,
     uncompressed,
 )
 from kvreport.accounting.engines.vllm.releases import state_slots
@@ -213,6 +215,7 @@ class _Layers:
             else self.kernels.block_tokens(self.serving.block_tokens)
         )
         self.edges = self._edges()
+        self.idle, _ = idle_indexers(model, engine)
         if self.edges:
             self.block_tokens = self._edge_block()
 
@@ -226,7 +229,8 @@ class _Layers:
         draft: tuple[CacheSpec, ...] = ()
         for group in self.model.layers:
             own: list[CacheSpec] = []
-            for cache in group.caches:
+            idle = (self.idle,) if self.idle is not None and takes_a_choice(group) else ()
+            for cache in (*group.caches, *idle):
                 page = self._page(cache)
                 if page is not None and not self.edges:
                     yield page, group.indices
