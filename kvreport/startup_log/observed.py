@@ -47,15 +47,14 @@ def published_start(
     Args:
         catalog: Accelerators and formats.
         observation: What was published.
-        engine: The record of its engine.
+        engine: The record of its engine, at the log's release.
         model: The model, or one of the same shapes.
         own: True if it is the checkpoint itself.
         ranges: True to take a copy whose mix the source does not tell as the range of its name, which constants cannot be fitted to.
     """
-    release = rules(engine).at_release(observation.engine_version or "")
     told = {"expert_kernel": observation.expert_kernel, "model_runner": observation.model_runner}
     told = {name: value for name, value in told.items() if value}
-    release = release.model_copy(update=line_printed(observation) | told)
+    release = engine.model_copy(update=line_printed(observation) | told)
     if tables_on_host(observation) or _loaded_less_than_tables(catalog, observation, model):
         lists = release.architectures | {"tables_on_host": (model.architecture,)}
         release = release.model_copy(update={"architectures": lists})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, timedelta
 from functools import cache
 from typing import Annotated, Final, Literal
 
@@ -22,6 +23,11 @@ from kvreport.catalog.release import version_number
 from kvreport.catalog.shelf import read_if_there
 from kvreport.resources import data_dir
 from kvreport.startup_log.patterns import patterns
+
+_OF_MAIN: Final = re.compile(r"(\d+\.\d+)\.\d+rc\d+\.dev(\d+)")
+COMMITS_A_DAY: Final = 37
+"""Commits to vLLM's main branch, of the one build whose day its name states: ``0.23.1rc1.dev1431`` of 23 July 2026, 38 days after
+0.23.0 was built. Not fitted."""
 
 _WHOLE_DAY: Final = len("2026-08-03")
 _PLACE: Final = re.compile(r"[\[ ]([a-z_]{3,40}\.py):(\d{1,5})[\]) ]")
@@ -85,8 +91,8 @@ def vllm_release(observation: Observation, model: Model | None = None) -> str | 
     the first release that serves the model's class, which images of a day may serve before.
     """
     stated, day = observation.engine_version, observation.origin.date
-    if version_number(stated or ""):
-        return stated
+    if stated is not None and version_number(stated):
+        return _of_main(stated, day) or stated
     told = release_of_places(places(observation.origin.lines))
     if told is not None or day is None:
         return told
@@ -95,6 +101,25 @@ def vllm_release(observation: Observation, model: Model | None = None) -> str | 
     if model is not None and len(day) < _WHOLE_DAY:
         firsts.append(_first_serving(model.architecture))
     return max(filter(None, firsts), key=version_number, default=None)
+
+
+def _of_main(version: str, day: str | None) -> str | None:
+    """The release that was built next after a build of the main branch, where others were cut between it and its number.
+
+    The branch keeps the number of an older release while later ones are cut from it: ``0.26.1rc1.dev1108`` of 23 August 2026, two
+    days before 0.28.0, has its caching of states. Commits tell the day of a build, which is none after its log's.
+    """
+    found = _OF_MAIN.match(version)
+    number = "" if found is None else f"{found[1]}.0"
+    if found is None or number not in _known():
+        return None
+    built = date.fromisoformat(_known()[number].built) + timedelta(days=int(found[2]) // COMMITS_A_DAY)
+    made = min(filter(None, (built.isoformat(), day)))
+    later = [
+        name for name in _known() if version_number(name) > version_number(number) and name.endswith(".0")
+    ]
+    after = [name for name in later if _known()[name].built > made]
+    return after[0] if after and after[0] != later[0] else None
 
 
 @cache

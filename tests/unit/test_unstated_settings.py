@@ -26,6 +26,18 @@ def test_a_log_is_no_older_than_its_model_and_its_lines(log: str, rules: str) ->
     assert compare(CATALOG, LOGS[log]).release == rules
 
 
+@pytest.mark.parametrize(
+    ("log", "rules"),
+    [
+        ("finch-101", "vllm 0.28.0"),  # dev1108 of 0.26.1rc1 needs 7.0 GiB, as 0.28.0 does; 0.27 needs 6.85.
+        ("merle-030", "vllm 0.26.0"),  # dev1229 of 0.23.1rc1, of 17 July, after 0.25.0 was built.
+        ("seen-006", "vllm 0.20.2rc1.dev253+g1ff9d3353"),  # The release that was cut after it is the next.
+    ],
+)
+def test_a_build_of_the_main_branch_follows_the_releases_that_were_cut_from_it(log: str, rules: str) -> None:
+    assert compare(CATALOG, LOGS[log]).release == rules
+
+
 @pytest.mark.parametrize("log", ["finch-116", "finch-134", "finch-141"])
 def test_a_refusal_for_blocks_of_state_is_predicted_without_a_stated_release(log: str) -> None:
     assert compare(CATALOG, LOGS[log]).starts_predicted is False
