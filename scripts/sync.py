@@ -86,6 +86,8 @@ _LISTED_KEYS: Final = {
 }
 """Keys of llmfit's list, and of a config."""
 _ID: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_NAMED: Final = re.compile(r"\s*- \{id: ([^,]+),")
+"""A model of ``known_names.yaml``, which has one on each line."""
 _COUNT: Final = re.compile(r"~?\s*([0-9]+(?:\.[0-9]+)?)\s*([MBT])\b", re.IGNORECASE)
 _UNITS: Final = {"M": 10**6, "B": 10**9, "T": 10**12}
 
@@ -710,6 +712,18 @@ def models(catalog: Catalog, wanted: Iterable[Wanted], places: Iterable[Any], dr
             draft.records.append(made)
 
 
+def forget(names: Path, ids: Container[str]) -> None:
+    """Take the models that have a record now out of the list of known names."""
+    if names.is_file():
+        lines = names.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [
+            line
+            for line in lines
+            if not ((row := _NAMED.match(line)) is not None and row[1].strip('"') in ids)
+        ]
+        names.write_text("".join(kept), encoding="utf-8")
+
+
 def written(draft: Draft, old: Path, new: Path) -> str:
     """Return the draft's text: records, difference in capacity, what needs a person."""
     lines = ["# Draft: models and releases", "", *draft.notes, ""]
@@ -770,6 +784,7 @@ def main(words: list[str]) -> int:
             draft.notes.append(f"The Hub was not asked for configs: {hub.silent}")
         for model, _ in draft.records:
             (copy / "models" / f"{model.slug}.yaml").write_text(dump_model(model), encoding="utf-8")
+        forget(copy / "known_names.yaml", {model.id for model, _ in draft.records})
         load_catalog(copy)
         print(written(draft, given.data, copy))
         if given.replay:

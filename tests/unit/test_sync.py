@@ -372,6 +372,18 @@ def test_a_config_of_a_folder_is_a_record_or_a_reason(
     assert validate(Model, read_yaml(tmp_path / "made.yaml", "made"), "made") == model
 
 
+def test_a_model_with_a_new_record_leaves_the_list_of_known_names(sync: Any, tmp_path: Path) -> None:
+    names = tmp_path / "known_names.yaml"
+    shutil.copy(data_dir() / "known_names.yaml", names)
+    old = names.read_text(encoding="utf-8")
+    one, *_ = (one.id for one in open_catalog(data_dir()).known_names.models if one.kind == "unread")
+    sync.forget(names, {one, "acme/Unlisted"})
+    left = names.read_text(encoding="utf-8")
+    assert f"id: {one}," in old
+    assert f"id: {one}," not in left
+    assert old.count("\n") - left.count("\n") == 1
+
+
 def test_without_a_registry_one_line_says_so(
     sync: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
