@@ -67,6 +67,7 @@
       tokens: step.tokens,
       seqs: step.seqs,
       eager: step.eager,
+      adapted: step.adapted,
       ceiling: Boolean(options.ceiling),
       wanted: model.slots && !step.eager ? step.seqs : 0,
       ...plan,
@@ -94,11 +95,12 @@
   /* The same configuration of a server that is told a longest request of so many tokens. */
   function at(config, context) {
     const whole = config.whole || config;
-    const { rates, model, gpu, tokens, seqs, eager, block, kept, shorter } = whole;
+    const { rates, model, gpu, tokens, seqs, eager, adapted, block, kept, shorter } = whole;
     const told = Math.min(context, model.limit);
     if (shorter) return told > shorter.short ? whole : shortened(whole, told);
     if (!rates || told === model.limit) return whole;
-    const [longest, step] = [model.limit, told].map((one) => reserveStep(gpu, { tokens, seqs, eager }, one));
+    const asked = { tokens, seqs, eager, adapted };
+    const [longest, step] = [model.limit, told].map((one) => reserveStep(gpu, asked, one));
     const freed = kernel.followingBytes(rates, longest) - kernel.followingBytes(rates, step);
     const most = kernel.openBytes(rates, longest), spared = kernel.openBytes(rates, step);
     const [share, least] = bandOf(gpu, rates, whole.staged);
@@ -170,6 +172,7 @@
       tokens,
       seqs: site.engine.family === "sglang" ? seqs : kernel.maxNumSeqsOf(seqs, tokens),
       eager: Boolean(options.eager),
+      adapted: Boolean(options.adapted),
     };
   }
 
@@ -187,7 +190,7 @@
   const bandOf = (gpu, rates, staged) => gpu.band.slice(staged ? -2 : 2 * kernel.bandKind(rates));
 
   /* A scheduler step on a device as the formulas of its reserve take it. */
-  const reserveStep = (gpu, { tokens, seqs, eager }, context) => ({
+  const reserveStep = (gpu, { tokens, seqs, eager, adapted }, context) => ({
     tokens,
     maxNumSeqs: seqs,
     context,
@@ -196,6 +199,7 @@
     partial: Boolean(gpu.partial),
     eager,
     compiled: eager,
+    adapted,
   });
 
   /* Bytes that graphs keep less in a cache of fewer than 16 bits. */
@@ -217,7 +221,8 @@
   }
 
   function wideReserveOf(site, model, gpu, size, step) {
-    const usual = step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager;
+    const usual = step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager &&
+      !step.adapted;
     const listed = usual && model.reserve && model.reserve[gpu.reserve];
     if (listed) return listed[size];
     const rates = ratesOf(model, gpu, size);
@@ -237,11 +242,12 @@
 
   /* The parts of a configuration's reserve; null for engines whose reserve is one number. */
   function reserveParts(config) {
-    const { model, gpu, place, tokens, seqs, eager, kvFormat, told = model.limit } = config;
+    const { model, gpu, place, tokens, seqs, eager, adapted, kvFormat, told = model.limit } = config;
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
-    const less = narrowBytes(rates, gpu, { tokens, seqs, eager }, kvFormat);
-    const step = reserveStep(gpu, { tokens, seqs, eager }, told);
+    const asked = { tokens, seqs, eager, adapted };
+    const less = narrowBytes(rates, gpu, asked, kvFormat);
+    const step = reserveStep(gpu, asked, told);
     const [multicast, shared, handles] = gpu.outside;
     return {
       activations: kernel.activationBytes(rates, step),

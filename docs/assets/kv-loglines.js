@@ -333,6 +333,7 @@
           partial: Boolean(device.partial),
           eager,
           compiled: eager,
+          adapted: false,
         };
         const wide = rates
           ? kernel.reserveBytes(rates, step, device.outside[0], device.outside[1], device.outside[2])

@@ -126,6 +126,7 @@
         batched: options.max_batched_tokens,
         seqs: options.max_seqs,
         eager: options.eager,
+        adapted: Boolean(options.max_loras),
         engine: name,
         weights: asked,
         kv,

@@ -169,6 +169,7 @@
     batched: state.batched,
     seqs: state.seqs,
     eager: state.eager,
+    adapted: state.adapted,
     ceiling: state.engine === "ceiling",
   });
 

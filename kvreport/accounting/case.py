@@ -166,6 +166,7 @@ class Case(Launch):
             sorts=self.sorts,
             # Where images are served, embeddings are looked up before the compiled graph, encoded or not.
             compiled=self.compiled or (self.images and not self.encodes_at_start),
+            adapted=any(self.lora_slots),
             context_tokens=self.context_tokens,
             receives=self.stage_of is not None and self.stage_of[1].start > 0,
             held_bytes=self.held_bytes,

@@ -211,6 +211,7 @@ class ReserveStep(NamedTuple):
     partial: bool
     eager: bool  # True if layers run one by one, without graphs.
     compiled: bool  # True if nothing is compiled meanwhile: eager, or compiled graphs are kept.
+    adapted: bool  # True if LoRA adapters are served, with which every graph is captured once more.
 
 
 class PoolRule(NamedTuple):
@@ -756,7 +757,7 @@ def graph_bytes(rates: ReserveRates, step: ReserveStep) -> int:
     captured = min(step.max_num_seqs, LARGEST_CAPTURE, step.tokens)
     results = rates.partial_per_row * captured if step.partial else 0.0
     each = rates.per_graph_partial if step.partial else rates.per_graph
-    graphs = graphs_up_to(largest, step.max_num_seqs, step.tokens)
+    graphs = graphs_up_to(largest, step.max_num_seqs, step.tokens) * (2 if step.adapted else 1)
     return round(each * graphs + results) + scored_bytes(rates, step)
 
 

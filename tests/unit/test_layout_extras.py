@@ -464,7 +464,7 @@ def test_a_stage_keeps_a_buffer_for_what_it_receives(catalog: Catalog) -> None:
             alone = engine.reserve_rates(parts[number].model, place)
             assert rates is not None
             assert alone is not None
-            step = kernel.ReserveStep(8192, 8, 2048, True, False, False, True, True)
+            step = kernel.ReserveStep(8192, 8, 2048, True, False, False, True, True, False)
             whole, less = (kernel.reserve_bytes(one, step, True, 0, True) for one in (rates, alone))
             gained = whole - less
             assert gained == (tensors * 2 * model.hidden_size * 8192 if receives else 0), (name, number)

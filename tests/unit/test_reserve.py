@@ -1090,7 +1090,7 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
 def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
     """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
     rates = kernel.ReserveRates(*(0.0,) * 37)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
-    step = kernel.ReserveStep(1, requests, context, False, False, False, False, True)
+    step = kernel.ReserveStep(1, requests, context, False, False, False, False, True, False)
     assert kernel.activation_bytes(rates, step) == tokens
 
 
@@ -1397,3 +1397,15 @@ def test_devices_of_few_logs_narrow_no_band(catalog: Catalog) -> None:
         # From ten sources on, starts of all kinds there are what the width was calibrated on.
         for apart in ("unified", "other"):
             assert band(engine, apart, kind)[0] == engine.coefficients[f"uncertainty_share_{apart}"]
+
+
+def test_graphs_are_captured_twice_with_adapters() -> None:
+    """vLLM 0.23 captures each size with adapters and without, and estimates both by the one without."""
+    plain, adapted = (
+        estimate(
+            "Qwen/Qwen2.5-7B-Instruct", gpu="l4", engine="vllm@0.23.0", context_tokens=4096, max_loras=loras
+        )
+        for loras in (0, 8)
+    )
+    assert adapted.budget.graphs == pytest.approx(2 * plain.budget.graphs, abs=2)
+    assert adapted.budget.activations == plain.budget.activations

@@ -95,9 +95,11 @@ def test_nothing_without_a_tower() -> None:
 def test_a_long_context_is_measured_with_a_video(catalog: Catalog) -> None:
     rates = read_rates(catalog.model("Qwen/Qwen2.5-VL-7B-Instruct"), catalog.engine("vllm@0.23.0"))
     one, two, most = (
-        kernel.activation_bytes(rates, kernel.ReserveStep(2048, 8, context, False, False, False, False, True))
+        kernel.activation_bytes(
+            rates, kernel.ReserveStep(2048, 8, context, False, False, False, False, True, False)
+        )
         for context in (16_384, 32_768, 10**6)
     )
     assert two > 1.5 * one
-    longest = kernel.ReserveStep(2048, 8, 7 * 16_384, False, False, False, False, True)
+    longest = kernel.ReserveStep(2048, 8, 7 * 16_384, False, False, False, False, True, False)
     assert most == kernel.activation_bytes(rates, longest)

@@ -75,6 +75,7 @@ class EngineStep:
     # True if sampling sorts all logits (vLLM without FlashInfer's sampler), False if FlashInfer's is stated.
     sorts: bool | None = None
     compiled: bool = False  # True if compiled graphs are in the cache, as at a later start (vLLM).
+    adapted: bool = False  # True if LoRA adapters are served.
     # The longest request that the engine was told to take, or an array of them where the engine's rules
     # follow it; None for the model's longest.
     context_tokens: Any = None

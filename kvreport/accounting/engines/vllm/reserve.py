@@ -300,7 +300,11 @@ def reserve(model: Model, engine: Engine, device: OnDevice, step: EngineStep) ->
 
 
 def kernel_step(device: OnDevice, step: EngineStep, context_tokens: Any) -> kernel.ReserveStep:  # noqa: ANN401
-    """A step as the formulas take it; ``context_tokens``: the longest request, or an array of them."""
+    """A step as the formulas take it; ``context_tokens``: the longest request, or an array of them.
+
+    With LoRA adapters every graph is captured with them and without, and the estimate counts both by what one without takes (0.18.1
+    to 0.33.0 ``v1/cudagraph_dispatcher.py::CudagraphDispatcher._get_lora_cases``, ``cudagraph_specialize_lora``).
+    """
     return kernel.ReserveStep(
         tokens=step.max_batched_tokens,
         max_num_seqs=step.max_seqs,
@@ -310,6 +314,7 @@ def kernel_step(device: OnDevice, step: EngineStep, context_tokens: Any) -> kern
         partial=device.partial,
         eager=step.eager,
         compiled=step.eager or step.compiled,
+        adapted=step.adapted,
     )
 
 
