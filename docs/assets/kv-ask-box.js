@@ -140,8 +140,8 @@
     } tokens of ${model.name}`;
     const size = `of at most ${atMost} GB`;
     return found.length
-      ? `One GPU ${size} serves ${what} with weights ${found.join("; ")}.`
-      : `No single GPU ${size} serves ${what}.`;
+      ? `One GPU ${size} serves ${what} with ${site.engine.label} and weights ${found.join("; ")}.`
+      : `No single GPU ${size} serves ${what} with ${site.engine.label}.`;
   }
 
   const MESSAGE =

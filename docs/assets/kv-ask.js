@@ -983,7 +983,7 @@
     if (atMost && !own) {
       return {
         said: model
-          ? "The number of requests on each card is on its page."
+          ? "Smaller quantizations need llama.cpp or Ollama."
           : `No model is named. The list has every machine with ${atMost} GB.`,
         links: [
           ...model ? [[`${model.name} by memory and quantization`, `models/${model.id}/#home`]] : [],

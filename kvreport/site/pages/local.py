@@ -59,6 +59,8 @@ LEAST: Final = 4096
 """The shortest context of a machine's page, for which a shortfall is stated."""
 CONTEXT: Final = 32768
 """The context of the conclusions: what a coding assistant or a long chat takes."""
+HEADROOM: Final = 2 << 30
+"""Bytes that the example of a model's page leaves free: an image encoder, which the table does not have, and the estimate's error."""
 
 MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
 SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
@@ -594,20 +596,18 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         css="kv-grid",
         dense=True,
     )
-    best = next((mix for mix in MIXES if laid.longest(mix, 24 << 30, backend)), None)
-    usable, machine = (24 << 30, "rtx-4090") if best else _smallest(inputs.site, laid, backend)
+    machine, mix, context = _example(inputs.site, laid, backend)
     slug = model.id.rpartition("/")[2]
     names = {
         "table": table,
         "rows": rows,
         "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
-        "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
-        f"{laid.longest(best or USUAL_MIX, usable, backend) or 4096} -np 1",
+        "command": f"llama-server -m {slug}-{mix.upper()}.gguf -c {context} -np 1" if context else "",
         "labels": _labels(inputs.site),
         "sizer": link(uri, f"sizer/?models={model.slug}"),
         "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp "
-        f"--weights {_weights(model)} --context 32K",
+        f"--weights {KEPT if model.weight_format == KEPT else mix} --context {units.human_tokens(context or LEAST)}",
         "keeps": model.weight_format == KEPT,
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
@@ -620,14 +620,21 @@ def _labels(site: SiteData) -> list[tuple[str, str]]:
     return [(one.name, units.gib(one.usable_bytes)) for one in found if one]
 
 
-def _smallest(site: SiteData, laid: AtHome, backend: int) -> tuple[int, str]:
-    """Usable bytes and id of the smallest computer that holds a model at the usual quantization, or of the largest."""
+def _example(site: SiteData, laid: AtHome, backend: int) -> tuple[str, str, int]:
+    """A machine, mix and context that fit: the RTX 4090, else the smallest computer with the usual mix, or any.
+
+    The context is 0 where no machine of the site holds the model; the machine is the largest then.
+    """
+    card = [one for one in site.accelerators if one.id == "rtx-4090"]
     computers = sorted(
         (one for one in site.accelerators if one.is_computer), key=lambda one: (one.usable_bytes, one.id)
     )
-    holding = [one for one in computers if laid.longest(USUAL_MIX, one.usable_bytes, backend, one)]
-    best = next(iter(holding or computers[-1:]), None)
-    return (24 << 30, "rtx-4090") if best is None else (best.usable_bytes, best.id)
+    for one, mix in [(one, mix) for one in card for mix in USUAL_FIRST] + [
+        (one, mix) for mix in USUAL_FIRST for one in computers
+    ]:
+        if context := laid.longest(mix, one.usable_bytes - HEADROOM, backend, one):
+            return one.id, mix, min(context, CONTEXT)
+    return (computers or card or site.accelerators)[-1].id, USUAL_MIX, 0
 
 
 def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:

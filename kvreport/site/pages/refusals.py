@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 from kvreport.catalog.log_lines import LogLine, log_lines
 from kvreport.catalog.refusals import FOLDER, Refusal, refusals
+from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.explanation import headline
@@ -20,7 +22,7 @@ from kvreport.site.pages import log
 from kvreport.startup_log.endings import remedy_words
 from kvreport.startup_log.reading import meaning
 from kvreport.units import gib
-from kvreport.words import counted
+from kvreport.words import KV_NAMES, counted
 
 TITLE: Final = "Refusals to start"
 MOST_CHANGES: Final = 3
@@ -92,9 +94,31 @@ def _answer(site: SiteData, refusal: Refusal) -> Estimate | None:
 
 
 def _changes(result: Estimate, site: SiteData) -> tuple[str, ...]:
-    """What would make the example start, as the command line says it."""
+    """What would make the example start, in the flags of its engine."""
     found = remedies(result, site.catalog.kv_formats) if result.verdict not in {"fits", "tight"} else ()
-    return tuple(f"{one.flags}: {counted(one.requests, 'request|requests')}" for one in found[:MOST_CHANGES])
+    family = result.request.engine.family
+    return tuple(
+        f"{_in_flags_of(family, one.flags)}: {counted(one.requests, 'request|requests')}"
+        for one in found[:MOST_CHANGES]
+    )
+
+
+def _in_flags_of(family: str, change: str) -> str:
+    """A change as a server's command says it; weights in another format are another checkpoint.
+
+    Examples:
+        >>> _in_flags_of("vllm", "--context 34960 --kv fp8"), _in_flags_of("sglang", "--weights int4")
+        ('--max-model-len 34960 --kv-cache-dtype fp8', 'a checkpoint in INT4')
+    """
+    names, said = flag_names(family), []
+    for flag, value in re.findall(r"--([a-z-]+)(?: ([^-]\S*))?", change):
+        setting = flag.replace("-", "_")
+        if setting == "weights":
+            said.append(f"a checkpoint in {value.upper()}")
+        else:
+            own = KV_NAMES.get(family, {}).get(value, value) if setting == "kv" else value
+            said.append(f"{names.get(setting, f'--{flag}')} {own}".rstrip())
+    return " ".join(said)
 
 
 def _table(result: Estimate) -> Table:
