@@ -1143,11 +1143,8 @@
         ],
       };
     }
-    const begin = [
-      ["Learn: what takes the memory", "learn/"],
-      ["Questions and answers", "questions/"],
-      ["size a deployment", at("sizer/", { concurrent: state.requests })],
-    ];
+    const sizer = ["size a deployment", at("sizer/", { concurrent: state.requests })];
+    const begin = [["Learn: what takes the memory", "learn/"], ["Questions and answers", "questions/"]];
     const sentence = missed.length > filter.length + 1; // a word of it may be one of a name
     const models = understood.length || (filter.length && !sentence)
       ? [[
@@ -1157,7 +1154,10 @@
       : [];
     return {
       said: `No model and no GPU is named.${rest}`,
-      links: [...models, ...begin, ...missed.length ? searched(text, at) : []],
+      links: [
+        ...state.requests ? [sizer, ...models, ...begin] : [...models, ...begin, sizer],
+        ...missed.length ? searched(text, at) : [],
+      ],
       search: missed.length > filter.length || !understood.length,
     };
   }

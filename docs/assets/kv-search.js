@@ -17,6 +17,11 @@
         " ",
       ),
   );
+  /* What a number before it counts: the 200 of "200 agents" is no name, that of "b200 users" is. */
+  const COUNTED =
+    /^(agent|user|people|person|request|session|developer|dev|employee|student|customer|chat|conversation)$/;
+  const isCount = (asked, n) =>
+    /^\d+$/.test(asked[n]) && COUNTED.test(asked[n + 1] || "") && !/^[a-z]{1,2}$/.test(asked[n - 1] || "");
   /** @type {[RegExp, string][]} */
   const AMERICAN = [
     [/is(e|ed|es|er|ers|ing|ation|ations)$/, "iz$1"],
@@ -159,7 +164,9 @@
   function scored(held, asked, typing, factor, scores) {
     // The "a" of A100 is no article.
     const places = asked.map((_, n) => n);
-    const telling = places.filter((n) => !STOP.has(asked[n]) || /^\d/.test(asked[n + 1] || ""));
+    const telling = places.filter((n) =>
+      (!STOP.has(asked[n]) || /^\d/.test(asked[n + 1] || "")) && !isCount(asked, n)
+    );
     const taken = telling.length ? telling : places, query = taken.map((n) => asked[n]);
     const total = held.docs.length;
     const about = held.engines.filter((name) => place(asked, name) >= 0);

@@ -131,3 +131,64 @@ def test_the_number_of_gpus_of_a_model_is_told_for_each_known_one(page, address)
     assert f"{fewest} × H100" in headline.inner_text()
     link = page.locator("[data-kv-slot=conditions] a", has_text="size a deployment")
     assert link.get_attribute("href").endswith("sizer/?model=meta-llama--Llama-3.1-70B-Instruct")
+
+
+def shown(page: Any, text: str) -> None:
+    """Ask, and wait for the way to an answer."""
+    page.fill("#kv-asked", text)
+    page.press("#kv-asked", "Enter")
+    page.wait_for_selector("[data-kv-shown^='?ask=']")
+
+
+def test_cards_of_at_most_a_size_are_named_by_format(page, address):
+    """ "at most 24 GB" was read as one card of 24 GB."""
+    page.goto(address)
+    shown(page, "which GPU of at most 24 GB runs Llama 3.1 8B at 8K")
+    headline = page.locator("[data-kv-slot=headline]").inner_text()
+    cards = re.search(
+        r"One GPU of at most 24 GB serves 1 request of 8K tokens.*?INT4[^:]*: ([^;]+)\.", headline
+    )
+    assert cards, headline
+    asked = {"weights": "int4", "context_tokens": 8192}
+    assert ("RTX 4090" in cards[1]) == bool(estimate(LLAMA, gpu="rtx-4090", **asked).max_concurrent_requests)
+    assert "H100" not in headline
+
+
+def test_a_pasted_message_goes_along_to_the_log_reader(page, address):
+    """The link led to an empty field."""
+    said = (
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (9.12 GiB)"
+    )
+    page.goto(address)
+    shown(page, said)
+    page.click("a:has-text('read this message as a log')")
+    page.locator("[data-kv-logged]", has_text="does not fit").wait_for()
+    assert page.input_value("textarea") == said
+    assert page.url == f"{address}log/"
+
+
+def test_a_stated_figure_fills_the_claim_checker_in(page, address):
+    """The 2.5 of "2.5 MB per token" was read as the release of a model."""
+    page.goto(address)
+    shown(page, "Somebody claims Llama 3.1 8B needs 2.5 MB of KV cache per token: true?")
+    page.click("a:has-text('check 2.5 MB per token')")
+    command = page.locator("[data-kv-command]", has_text="2.5")
+    assert command.inner_text() == (
+        "kvreport claim --model meta-llama/Llama-3.1-8B-Instruct --quantity kv_per_token --value 2.5 --unit MB"
+    )
+
+
+def test_on_a_phone_the_keyboard_goes_and_the_answer_comes(browser, address):
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, bypass_csp=True
+    )
+    page = context.new_page()
+    page.goto(address)
+    ask(page, "llama 3.1 8b h100 32k")
+    page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown.includes('context')")
+    page.wait_for_function(
+        """() => { const { top, bottom } = document.querySelector("[data-kv-slot=headline]").getBoundingClientRect();
+        return document.activeElement === document.body && top >= 0 && bottom <= 844; }"""
+    )
+    context.close()

@@ -325,10 +325,3 @@ def test_no_page_shows_the_place_of_a_flag(tiny_site):
             code.decompose()
         assert not place.findall(words(shown)), uri
     assert "--max-model-len" in words(soup(tiny_site, "refusals/vllm-kv-cache-is-needed/"))
-
-
-def test_a_refusal_names_flags_of_its_engine(tiny_site):
-    """What would start the example was said in flags of the command, which no server takes."""
-    shown = words(soup(tiny_site, "refusals/vllm-kv-cache-is-needed/").select_one("main"))
-    assert re.search(r"start with: --max-model-len \d+: 1 request", shown)
-    assert "--context" not in shown

@@ -78,6 +78,10 @@ def test_a_worked_example_ends_in_its_sentence_and_is_on_its_page(refusal) -> No
     # What a line means has the numbers of its example, no names of values that a reader would have to fill in.
     told = re.sub(r"<pre.*?</pre>|<[^>]+>", "", html.partition('<h2 id="helps">')[0], flags=re.DOTALL)
     assert not re.search(r"\[[a-z]|\{\w+\}", told), told
+    # What would start it is said to somebody who runs the engine.
+    assert not re.search(
+        r"--(context|kv|max-seqs|tensor-parallel|utilization|eager|weights)(?![\w-])", told
+    ), told
     assert ("kv-table" in html) == (refusal.example is not None)
     if refusal.example is not None:
         asked = dict(refusal.example)

@@ -242,3 +242,18 @@ def test_a_page_answers_by_one_section_and_a_title_by_its_share():
     }
     (results,) = searched(index, ["turboquant saving hybrid model"])
     assert results[0][0]["location"] == "q/formats/"
+
+
+def test_a_number_of_people_or_agents_is_no_name():
+    """ "200 agents with idle sessions" began with the page of B200."""
+    index = {
+        "config": {},
+        "docs": [
+            entry("gpus/b200/", "B200"),
+            entry("traffic/", "Traffic", "Agents that are idle keep their sessions."),
+            entry("book/", "A book", "A page."),
+        ],
+    }
+    people, gpu = searched(index, ["200 agents with idle sessions", "b200 users"])
+    assert people[0][0]["location"] == "traffic/"
+    assert gpu[0][0]["location"] == "gpus/b200/"
