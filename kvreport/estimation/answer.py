@@ -567,4 +567,4 @@ def with_open_terms(result: _Answer) -> _Answer:
 
 def _between(widest: str, narrowest: str) -> str:
     """The verdict of a copy whose weights are a range: that of its wide end, unless the range decides."""
-    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in POSSIBLE else widest
+    return Verdict.MAY_FIT.label if widest in _SHORT and narrowest in STARTS else widest

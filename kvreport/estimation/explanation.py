@@ -104,20 +104,23 @@ def _conclusion(estimate: Estimate) -> str:
             return f"Not one request at {context} fits on {devices}; {rest}"
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{request.model.name} does not run on {devices}: {estimate.verdict_reason}"
-        case Verdict.MAY_FIT.label if estimate.optimistic is not None:
+        case Verdict.MAY_FIT.label if estimate.optimistic and estimate.optimistic.max_concurrent_requests:
             return (
                 f"{request.model.name} at {context} may fit on {devices}: {open_mix(estimate)}, so "
                 f"{requests_between(estimate)}"
             )
         case Verdict.MAY_FIT.label:
+            mix = f"; {open_mix(estimate)}" if estimate.by_name else ""
             return (
                 f"{request.model.name} at {context} may not fit on {devices}: short by "
-                f"{gib(estimate.shortfall_bytes)} GiB, which is within the error of the estimate"
+                f"{gib(estimate.shortfall_bytes)} GiB, which is within the error of the estimate{mix}"
             )
         case Verdict.MAX_SEQS_EXCEEDS_STATES.label:
+            slots = _between(_state_slots(estimate), _state_slots(estimate.optimistic or estimate))
+            mix = f"; {open_mix(estimate)}" if estimate.by_name else ""
             return (
                 f"{request.engine.label} does not start on {devices}: max-num-seqs {request.serving.max_seqs:,} "
-                f"exceeds the {_state_slots(estimate):,} blocks for recurrent states"
+                f"exceeds the {slots} blocks for recurrent states{mix}"
             )
         case Verdict.CONTEXT_EXCEEDS_MODEL.label:
             held = estimate.max_concurrent_requests_by_memory

@@ -121,7 +121,8 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Qu
                 flags = f"--max-batched-tokens {_SHORT_STEP}"
                 yield QuestionChange("steps", flags, replace(request, serving=short))
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
-            if result.verdict == "max_seqs_exceeds_states" and slots:
+            wanted = None if result.deployment is None else result.deployment.state_slots_wanted
+            if 0 < slots < (wanted or 0):
                 fewer = replace(request.serving, max_seqs=slots)
                 yield QuestionChange("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
             if not request.eager:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from kvreport.catalog.variant import Variant
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
+from kvreport.estimation.explanation import headline
+from kvreport.estimation.remedies import remedies
 from kvreport.estimation.size import size
 from kvreport.estimation.variants import by_name, groups_to_try, narrowed
 from kvreport.publish import explorer_data
@@ -360,6 +363,29 @@ def test_may_fit_where_the_mix_decides_and_a_refusal_where_it_does_not() -> None
     assert beyond.verdict in SHORT
     enough = estimate(COPY, context_tokens=32768, **(asked | {"gpu": "h100-sxm-80gb"}))
     assert enough.verdict == "fits"
+
+
+def test_nothing_may_fit_where_neither_end_of_a_range_holds_a_request() -> None:
+    asked: dict[str, Any] = {"gpu": "h100-sxm-80gb", "context_tokens": 8192, "catalog": CATALOG}
+    found = estimate(COPY, **asked)
+    assert found.optimistic is not None
+    assert found.optimistic.max_concurrent_requests == 0
+    assert found.verdict == "max_seqs_exceeds_states"
+    assert "may fit" not in headline(found)
+    assert "by its name, weights are" in headline(found)
+    least, most = map(int, re.findall(r"the (\d+) to (\d+) blocks", headline(found))[0])
+    seqs = next(one for one in remedies(found, CATALOG.kv_formats) if one.lever == "seqs")
+    assert seqs.flags == f"--max-seqs {least}"
+    assert least < most < found.request.serving.max_seqs
+    assert seqs.requests == estimate(COPY, **asked, max_seqs=least).max_concurrent_requests > 0
+
+
+def test_fewer_sequences_are_offered_where_one_end_of_a_range_starts() -> None:
+    asked: dict[str, Any] = {"gpu": "h100-sxm-80gb", "context_tokens": 8192, "catalog": CATALOG}
+    between = estimate(COPY, **asked, max_seqs=900)
+    assert between.verdict == "may_fit"
+    assert "may fit" in headline(between)
+    assert "seqs" in {one.lever for one in remedies(between, CATALOG.kv_formats)}
 
 
 def test_an_answer_in_json_has_a_range_beside_each_count() -> None:
