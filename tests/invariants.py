@@ -134,6 +134,7 @@ def question(draw: Draw) -> Question:
             ("block_size", (16, 64), 0.05),
             ("prefix_caching", (True, False), 0.15),
             ("num_speculative_tokens", (1, 3), 0.1),
+            ("kv_pool", ("512MiB", "20GiB", "120GiB"), 0.05),
         )
     for name, values, share in further:
         if draw.random() < share:
@@ -175,10 +176,10 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     """Hold an answer against its own parts, and return it as JSON has it."""
     told = estimate.to_dict()
     request, budget = estimate.request, told["budget"]
-    family, given = request.engine.family, request.kv_pool_bytes is not None
+    family = request.engine.family
     running, by_memory, ceiling = told[RUNNING], unbounded(told[BY_MEMORY]), unbounded(told[CEILING])
     assert running <= by_memory, (running, by_memory)
-    if not given and not _classless(estimate):
+    if not _classless(estimate):
         assert by_memory <= ceiling, ("ceiling", by_memory, ceiling)
     if told["verdict"] in SERVES:
         assert running >= 1, "serves none"
@@ -192,7 +193,7 @@ def hold(estimate: Estimate) -> dict[str, Any]:
         assert max(pools) > 0 or not told[RESERVED], "may_fit without a pool"
     # Of a copy by its name the narrowest layers may fit where the widest do not.
     least = min(one.budget.weights for one in (estimate, estimate.optimistic) if one is not None)
-    if least > budget["total_bytes"] and not given and family not in LOCAL:
+    if least > budget["total_bytes"] and family not in LOCAL:
         assert told["verdict"] in ("weights_exceed_memory", *REFUSED), ("weights", told["verdict"])
     _first_reason(estimate, told)
     _pools(estimate, told)

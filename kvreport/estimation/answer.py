@@ -39,7 +39,7 @@ class AtContext:
     context_tokens: int  # Length of each request.
     kv_bytes_per_request_per_gpu: int  # Everything that the engine reserves for one request on one GPU.
     max_concurrent_requests: int  # Requests that run at once.
-    max_concurrent_requests_by_memory: int  # Requests that memory alone allows.
+    max_concurrent_requests_by_memory: int  # Requests that the pool of this start holds.
     max_concurrent_requests_ceiling: int  # Upper bound on the requests, without reserve or rounding.
     limited_by: str  # What limits the number of requests.
     shortfall_bytes: int  # Bytes per GPU that are missing for one request; 0 if it fits.
@@ -81,7 +81,9 @@ class Estimate(AtContext):
         max_concurrency: Maximum concurrency as the engine prints it; None if nothing limits it.
         max_concurrent_requests: Requests that the engine runs at once, limited by memory, ``max_num_seqs`` and state
             slots; 0 if the engine does not start.
-        max_concurrent_requests_by_memory: Requests that fit in memory, whatever ``max_num_seqs`` is.
+        max_concurrent_requests_by_memory: Requests that the pool of this start holds, whatever ``max_num_seqs`` is; of
+            engines that reserve states first what would run if it were that number. vLLM keeps more beside the pool for
+            a larger one.
         max_concurrent_requests_ceiling: Upper bound on the requests, for an engine without reserve or rounding.
         limited_by: What limits the number of requests.
         shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.

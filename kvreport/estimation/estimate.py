@@ -34,6 +34,7 @@ from kvreport.estimation.home import estimate_local
 from kvreport.estimation.home_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, require_known
+from kvreport.units import gib
 
 
 def estimate(
@@ -57,6 +58,32 @@ def estimate(
 
     >>> estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192).kv_bytes_per_token_per_gpu
     57344
+    """
+    result = hypothetical(model, gpu=gpu, catalog=catalog, **options)
+    limits = result.budget
+    if result.at_home or result.request.kv_pool_bytes is None:
+        return result
+    weights = min(one.budget.weights for one in (result, result.optimistic) if one is not None)
+    if weights + limits.kv_pool_bytes > limits.total_bytes:
+        room = gib(max(limits.total_bytes - weights, 0))
+        raise InputError(
+            f"kv pool: found {gib(limits.kv_pool_bytes)} GiB per GPU; next to {gib(weights)} GiB of weights, "
+            f"{result.request.accelerator.name} has room for at most {room} GiB"
+        )
+    return result
+
+
+def hypothetical(
+    model: str | Path | Model,
+    *,
+    gpu: str | Accelerator | Sequence[str | Accelerator],
+    catalog: Catalog | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of Query, checked there
+) -> Estimate:
+    """The same with any pool that is given, for which the device may have no room.
+
+    Raises:
+        InputError: If a name is unknown, or a value is out of range or impossible.
     """
     require_known(options)
     asked = dict(options)

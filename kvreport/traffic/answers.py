@@ -23,6 +23,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.answer import layout_to_dict
+from kvreport.estimation.estimate import hypothetical
 from kvreport.estimation.home_names import engine_of
 from kvreport.query import MOST_BYTES, SERVER_ENGINE
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
@@ -256,7 +257,9 @@ def replay(
     books = open_catalog() if catalog is None else catalog
     # A replay needs a scheduler, which a machine at home has only where its model's name says so.
     usual = {} if isinstance(model, str | Path) and engine_of(model, books) else {"engine": SERVER_ENGINE}
-    deployment = estimate(model, gpu=gpu, catalog=books, **{**usual, **options})
+    # Hit rates alone can be asked of any size of cache.
+    asked = hypothetical if order_only else estimate
+    deployment = asked(model, gpu=gpu, catalog=books, **{**usual, **options})
     pools, ranks = pools_of(deployment), deployment.request.layout.data
     given = (
         trace

@@ -16,7 +16,7 @@ from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, pool_r
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.sizing import pool_for, replica_users
 from kvreport.catalog.load import Catalog
-from kvreport.estimation.estimate import estimate
+from kvreport.estimation.estimate import hypothetical as estimate
 from kvreport.units import GIB
 
 BUDGET = 40 * GIB

@@ -328,6 +328,17 @@ def test_a_request_of_deepseek_v4_holds_what_sglang_stores_whatever_the_cache_is
     assert lines[0] == lines[1]
 
 
+@pytest.mark.parametrize("pool", [{"kv_pool": "70GiB"}, {"kv_pool_blocks": 40_000}])
+@pytest.mark.parametrize("engine", ["vllm", "vllm@0.11.0"])
+def test_a_pool_that_has_no_room_beside_the_weights_is_refused(pool, engine) -> None:
+    with pytest.raises(
+        InputError, match=r"kv pool: found .* GiB per GPU; next to 15\.\d+ GiB of weights, H100 .* 63\."
+    ):
+        kvreport.estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", engine=engine, **pool)
+    least = kvreport.estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", engine=engine, kv_pool="63GiB").to_dict()
+    assert least["max_concurrent_requests_by_memory"] <= least["max_concurrent_requests_ceiling"]
+
+
 def test_the_formats_name_the_bits_that_an_engine_stores_whatever_it_is_told() -> None:
     asked = {"gpu": "h200-sxm-141gb", "tensor_parallel": 4, "engine": "sglang"}
     wide = kvreport.estimate("deepseek-ai/DeepSeek-V4-Flash", kv="bf16", **asked)

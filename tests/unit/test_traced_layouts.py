@@ -9,7 +9,7 @@ import pytest
 
 from kvreport.catalog.load import Catalog
 from kvreport.estimation.answer import Estimate
-from kvreport.estimation.estimate import estimate
+from kvreport.estimation.estimate import hypothetical as estimate
 
 K256, M1 = 262_144, 1_048_576
 
