@@ -23,8 +23,8 @@ the widest other, and one of fewer than twenty takes the conformal quantile. The
 SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
 shared with a CPU). Each source counts once, with the largest error of its logs, so that one machine's many starts are one
 observation. Where ten sources have an error at first sight, these alone count, whether they state all flags or not, and the
-width is their 80th percentile; elsewhere it is the conformal quantile of logs that state all flags: of n sources, that of rank
-ceil(0.8 (n + 1)). A class of devices has its own width from ten sources on. On several ranks an error counts by the root of the
+width is their 80th percentile; elsewhere it is the conformal quantile of these and of logs that state all flags: of n sources, that
+of rank ceil(0.8 (n + 1)). A class of devices has its own width from ten sources on. On several ranks an error counts by the root of the
 device's memory, and the width by a twentieth. Measured on nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root
 and by 1.53 per byte of memory. So a share of the memory describes them no better than the root, and would be 17 GiB on 288 GB,
 where no complete log is further off than 5.2 GiB. What the band holds by kind of start is published with it.
@@ -643,10 +643,10 @@ def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def counting(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The logs that a band is made of: those with a first sight, if ten sources have one, else those that state all flags."""
+    """The logs that a band is made of: those with a first sight, if ten sources have one, else those that state all flags, too."""
     first = first_sights(rows)
     many = len({row["source"] for row in first}) >= LEAST_IN_CLASS
-    return first if many else [row for row in rows if row.get("complete", True)]
+    return first if many else [row for row in rows if row.get("complete", True) or row in first]
 
 
 def _by_source(rows: list[dict[str, Any]]) -> list[float]:
