@@ -264,7 +264,7 @@
         if (weightFormat === own.name && model.by_name) return `, ${words.sentences.weights_by_name}`;
         if (weightFormat === own.name || weightFormat === state.weights) return "";
         const { label } = site.weight_formats.find((form) => form.name === weightFormat);
-        return `, weights taken as ${label}`;
+        return `, weights assumed to be ${label}`;
       };
       const line = (one) =>
         make(

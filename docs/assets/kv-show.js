@@ -78,9 +78,9 @@
       title,
       [...parts, ["free", "unused", free]],
       total,
-      `${title} with ${requestsText(here)} of ${tokens(at)} tokens. Of this memory, ${
+      `${title} with ${requestsText(here)} of ${tokens(at)} tokens. A process can use ${
         gib(gpu.usable)
-      } GiB is usable, and the engine uses a share of ${share}. The 80% error band of the KV pool is ±${
+      } GiB, and the memory share of the engine is ${share}. The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
       } GiB.`,
     );

@@ -43,12 +43,12 @@ def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gp
     page.goto(f"{address}?model={slug}&gpu={gpu}&tp={tp}&context={options['context_tokens']}")
     page.wait_for_selector("[data-kv-shown^='?model=']")
     said = page.locator("[data-kv-slot=conditions]", has_text="The KV pool is").inner_text()
-    assert f"enough for {answer.kv_pool_tokens:,} tokens if every request is" in said
+    assert f"enough for {answer.kv_pool_tokens:,} tokens in requests of" in said
     assert f"{answer.budget.kv_pool_bytes / 2**30:.2f} GiB per GPU" in said
 
 
 def test_the_printed_front_page_says_the_tokens_of_its_example(tiny_site):
-    assert " tokens if every request is 8K tokens long. Computed for" in tiny_site.html("")
+    assert " tokens in requests of 8K. These numbers are computed for" in tiny_site.html("")
 
 
 def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):

@@ -96,7 +96,7 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
             listed = page.eval_on_selector_all("#users-table tbody tr", "all => all.map(one => one.id)")
             assert set(listed) == {f"of-{name.replace('/', '--')}" for name in wanted}
             below = sum(limit < context for limit in limits.values())
-            assert (f"{below} of {len(limits)} models have a context limit below {text} tokens." in told) == (
+            assert (f"{below} of {len(limits)} models support fewer than {text} tokens." in told) == (
                 below > 0
             )
             for name, limit in limits.items():

@@ -652,7 +652,7 @@ def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, ad
     """vLLM has no platform for a Mac: its page prints another engine's rows, and no page says otherwise."""
     page.goto(f"{address}gpus/m2-ultra-192/")
     lead = page.locator("[data-kv-slot=conditions]").inner_text()
-    assert lead.startswith("Computed for mlx-lm with its defaults")
+    assert lead.startswith("These numbers are computed for mlx-lm with its defaults")
     assert page.locator("[data-kv-gpupage]").count() == 0
     link = page.locator("[data-kv-slot=headline] a")
     for uri in ("?gpu=m2-ultra-192", "models/Qwen--Qwen3-32B/?gpu=m2-ultra-192"):

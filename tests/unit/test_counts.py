@@ -147,7 +147,7 @@ def test_the_conditions_name_what_the_sentence_leaves_out(site: SiteData) -> Non
     assert shorter
     assert unread
     assert SENTENCES["gpu_below"].format(context="8K", number=shorter, all=len(site.models)) in told
-    assert f"The number of models served does not include {unread} model" in told
+    assert f"This number excludes {unread} model" in told
 
 
 def served_at(model: Model, context: int) -> int:

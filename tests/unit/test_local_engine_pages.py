@@ -26,7 +26,7 @@ def site() -> SiteData:
 def test_the_page_names_the_engine_and_offers_only_what_the_browser_computes(gpu_id, label, own):
     gpu = next(one for one in site().gpus if one.id == gpu_id)
     made = gpu_page.context(site(), gpu, gpu_rows.served(site()))
-    assert made["conditions"].startswith(f"Computed for {label} with its defaults")
+    assert made["conditions"].startswith(f"These numbers are computed for {label} with its defaults")
     assert (made["controls"] is None) == own
     assert made["estimate"].endswith("--engine mlx") == own
 

@@ -89,7 +89,7 @@ def chart(request: charts.ChartRequest) -> Chart:
         digest=request.digest,
         legend=tuple(enumerate(data.bands, start=1)),
         notes=(),
-        caption="Each mark is one published log. On the diagonal line, the prediction equals the log. "
+        caption="Each mark is one published log. On the diagonal line, the prediction equals the logged value. "
         f"The {WORST} logs with the largest errors are labeled where there is space. Both axes are logarithmic.{empty}",
         table=Table("", Column(""), (), ()),
         points=True,
@@ -119,8 +119,8 @@ def counts(found: FirstSeen, request: charts.ChartRequest) -> str:
     data = cast("charts.FirstSights", request.data)
     logs = [log for run in found.runs for log in run.logs if not is_own(log)]
     return (
-        f"The chart at the top of this page shows {units.count(len(data.marks) + data.empty)} logs that print tokens. The first "
-        f"table counts the servers that started: {units.count(len(errors_of(logs)))} with an error in tokens or bytes, and "
+        f"The chart at the top covers {units.count(len(data.marks) + data.empty)} logs that state a number of tokens. The first "
+        f"table covers all servers that started: {units.count(len(errors_of(logs)))} with an error in tokens or bytes, and "
         f"{units.count(len(bands_of(logs)))} with an error band."
     )
 

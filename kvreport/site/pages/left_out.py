@@ -33,8 +33,8 @@ def lead(found: LeftOut) -> str:
     )
     return (
         f"Today's rules predict {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
-        f"only to logs from other sources. The predicted pool size in tokens is off by "
-        f"{told.median_error:.1%} (median) and {told.p90_error:.1%} (90th percentile). "
+        f"only to logs from other sources. The median error of the predicted pool size in tokens is "
+        f"{told.median_error:.1%}, and the 90th percentile is {told.p90_error:.1%}. "
         f"Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
     )
 
@@ -139,7 +139,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
         measure = (
-            ". Band widths are given as multiples of the sum (predicted reserve + 1 GiB). "
+            ". Band widths are multiples of (predicted reserve + 1 GiB). "
             "Kinds with fewer than ten sources have no separate band"
         )
     return Table(

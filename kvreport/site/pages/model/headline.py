@@ -196,8 +196,8 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     told = f"{requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens"
     told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
     words = (
-        f"Memory of one GPU with {told}. Of this memory, {units.gib(budget['total_bytes'])} GiB is usable, "
-        f"and the engine uses a share of {budget['utilization']:g}. "
+        f"Memory of one GPU with {told}. A process can use {units.gib(budget['total_bytes'])} GiB, "
+        f"and the memory share of the engine is {budget['utilization']:g}. "
         f"The 80% error band of the KV pool is ±{units.gib(budget['uncertainty_bytes'])} GiB."
     )
     return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)

@@ -251,7 +251,7 @@ def _case(site: SiteData, answer: Estimate | None, best: Series | None, shown: i
     where = devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu))
     if answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS:  # a model without a KV cache
         return f"how the memory of {where} is used"
-    return f"how many requests of {units.human_tokens(best.contexts[shown])} tokens fit on {where}, and why"
+    return f"how many requests of {units.human_tokens(best.contexts[shown])} tokens fit on {where}"
 
 
 def _search_names(model: Model) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def _sentence(
     else:
         pieces.append(
             (
-                f"At short contexts, up to about {units.count(short)} requests run almost as fast as one.",
+                f"At short contexts, up to about {units.count(short)} requests run almost as fast as a single request.",
                 False,
             )
         )
