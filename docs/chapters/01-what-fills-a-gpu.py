@@ -1,21 +1,19 @@
 # %% [markdown]
 # # KV cache: what fills a GPU's memory
 #
-# A language model is a large file of numbers and a small program that multiplies them. The whole file is usually in the memory of a
-# graphics processor, a **GPU**. This memory also holds the **KV cache**. The size of this cache determines how many people can use
-# the model at the same time.
-#
-# You need no knowledge of GPUs.
+# A language model is a large file of numbers and a small program that multiplies them. The file is usually in the memory of a
+# graphics processor, a **GPU**. This memory also holds the **KV cache**, whose size determines how many people can use
+# the model at the same time. This chapter assumes no knowledge of GPUs.
 #
 # ## How many conversations fit on an 80 GB GPU?
 #
-# You have one H100, a GPU sold as "{{ 80 GB = label_memory("H100") }}". You want to serve Llama 3.1 8B, a model with
-# {{ 8.03 billion = parameters("llama-3.1-8b") }} numbers in its file. These numbers are its **weights** or **parameters**.
-# Each takes {{ 2 bytes = 16 / 8 }}, so the weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, about a fifth of the GPU's
+# You have an H100, a GPU sold as "{{ 80 GB = label_memory("H100") }}". You want to serve Llama 3.1 8B, a model with
+# {{ 8.03 billion = parameters("llama-3.1-8b") }} numbers in its file. These numbers are called **weights** or **parameters**.
+# Each weight takes {{ 2 bytes = 16 / 8 }}. Together, the weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, about a fifth of the GPU's
 # memory.
 #
-# A **token** is a piece of text, about three quarters of an English word. A conversation of 2,048 tokens is three or four
-# printed pages. In this field, K means 1,024, so 2K is 2,048 and 128K is 131,072.
+# A **token** is a piece of text, about three quarters of an English word. A conversation of 2,048 tokens fills three or four
+# printed pages. For token counts, K means 1,024: 2K is 2,048, and 128K is 131,072.
 
 # %% tags=["hide"]
 import kvreport
@@ -61,40 +59,40 @@ claim(long, 4)
 
 # %% tags=["hide"]
 guess(
-    "How many conversations of 2K tokens does this GPU hold alongside the weights?",
+    "How many conversations of 2K tokens fit on this GPU next to the weights?",
     short,
     unit="conversations",
     low=1,
     high=100_000,
     why=f"The weights leave {(memory - weights) / GiB:.1f} GiB (a GiB is 7% more than a GB, see below), and each "
     "conversation of 2K tokens takes "
-    f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. An engine holds fewer, because it reserves memory for itself.",
+    f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. In practice, fewer fit, because the serving program also needs memory.",
 )
 
 # %% tags=["hide"]
 guess(
-    "How many conversations of 128K tokens (each as long as a thick book) does it hold?",
+    "How many conversations of 128K tokens (each as long as a thick book) fit?",
     long,
     unit="conversations",
     low=0,
     high=10_000,
-    why=f"Each of these conversations takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. The GPU and the model are the same. "
+    why=f"Each of these conversations takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. "
     "A number of conversations means nothing without their length.",
 )
 
 # %% [markdown]
 # ## Three things that need memory
 #
-# **Weights.** The GPU stores the weights once, regardless of the number of conversations. This is a fixed cost.
+# **Weights.** The GPU stores the weights once, for any number of conversations. They are a fixed cost.
 #
-# **The KV cache.** A model writes one token at a time. To choose the next token, the model looks back at every earlier token. The
-# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token, a *key* and a
-# *value*. Later tokens use the key to find that token; the value is the information that the token contributes. The stored keys and values are the **KV cache**. Every
-# conversation has its own cache, which grows with every token. The size of all caches depends on your traffic.
+# **The KV cache.** A model writes one token at a time. To choose the next token, it looks back at every earlier token. The
+# model is a stack of identical *layers*. For every token, each layer stores two lists of numbers, a *key* and a *value*. Later
+# tokens compare themselves with the key and read the value. The stored keys and values are the **KV cache**. Every
+# conversation has its own cache, which grows with every token. The total size depends on your traffic.
 #
-# **Everything else.** This includes intermediate results (activations), the driver, communication buffers and recorded
-# programs (CUDA graphs). The serving program, called the **engine**, reserves memory for them at start-up. vLLM, SGLang,
-# TensorRT-LLM and llama.cpp are engines.
+# **Everything else.** Intermediate results (activations), the driver, communication buffers and recorded
+# programs (CUDA graphs) also take memory. The serving program, called the **engine**, reserves this memory at start-up. vLLM,
+# SGLang, TensorRT-LLM and llama.cpp are engines.
 #
 # ## Weights, caches and everything else must fit
 
@@ -108,8 +106,8 @@ formula(
 # One token of Llama 3.1 8B takes {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}, which is
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
-# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log lines often print GB for
-# GiB. For example, this GPU is sold as 80 GB, but a process can use {{ 79.1 GiB = memory("H100") }}, which is
+# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Log lines often print GB but mean
+# GiB. This GPU is sold as 80 GB, but a process can use {{ 79.1 GiB = memory("H100") }}, which is
 # {{ 84.9 GB = memory("H100") }}.
 #
 # ## Worked example: weights and one conversation
@@ -135,23 +133,22 @@ claim(cache / total, 0.0164, within=0.005)
 # %% [markdown]
 # With this one conversation, the cache is
 # {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
-# of the memory in use. Because this share is small, many people plan only for the weights. Now add conversations, or make them
-# longer.
+# of the memory in use. Many people therefore plan only for the weights. Now add conversations, or make them longer.
 
 # %% tags=["hide"]
 choose(
-    "Which needs more memory: one conversation of 128K tokens, or the weights of the model?",
+    "Which takes more memory: one conversation of 128K tokens, or the weights of the model?",
     wrong(
         "The weights, by far",
-        "That is true only for short conversations: at 2K, the cache is less than two percent of the total.",
+        "Only for short conversations: at 2K, the cache is less than two percent of the total.",
     ),
     right(
         "The conversation",
-        f"{q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB of cache against {weights / GiB:.2f} GiB of weights.",
+        f"{q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB of cache, {weights / GiB:.2f} GiB of weights.",
     ),
     wrong(
         "Neither: the cache is in the computer's main memory",
-        "The cache is read in every step, so it is in GPU memory.",
+        "The GPU reads the cache in every step, so the cache must be in GPU memory.",
     ),
 )
 
@@ -168,7 +165,7 @@ def row(conversations: int, tokens: int) -> dict[str, tuple[str, float]]:
 
 
 bars(
-    "Memory of an H100 with 1, 64 and 128 conversations of 2K tokens, and with 1 and 4 conversations of 128K. The weights never change.",
+    "Memory of an H100 with 1, 64 and 128 conversations of 2K tokens, and with 1 and 4 conversations of 128K. The weights stay the same.",
     {
         "1 × 2K": row(1, 2048),
         "64 × 2K": row(64, 2048),
@@ -220,14 +217,13 @@ claim(q.kv_request(MODEL, tokens=131072), 16 * GiB)
 # %% [markdown]
 # ## How much memory vLLM leaves for the cache
 #
-# The calculation above ignores “everything else”. The following table includes it: it shows our estimates for vLLM 0.33 on the
-# same GPU.
+# The calculation above ignores “everything else”. The next table is an estimate for vLLM 0.33 that includes it.
 
 # %% tags=["hide"]
 answer = kvreport.estimate(MODEL, gpu=GPU, context_tokens="2K")
 budget = answer.budget
 guess(
-    "Of the GPU's memory, how many GiB does vLLM leave for the KV cache?",
+    "How many GiB of the GPU's memory does vLLM leave for the KV cache?",
     round(budget.kv_pool_bytes / GiB, 1),
     unit="GiB",
     low=0,
@@ -240,7 +236,7 @@ guess(
 
 # %%
 table(
-    "Where the memory of the GPU goes, in GiB, with vLLM's defaults",
+    "Memory of the GPU with vLLM's defaults",
     ["Part", "GiB"],
     [
         ["usable by a process", budget.total_bytes / GiB],
@@ -253,10 +249,10 @@ table(
 )
 
 # %% [markdown]
-# The cache gets {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }}. This is enough for
+# The cache gets {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }}, which is enough for
 # {{ fits("llama-3.1-8b", "H100", tokens=2048) as conversations }} of 2K, or
 # {{ fits("llama-3.1-8b", "H100", tokens=131072) as conversations }} of 128K. The sizes of weights and cache are exact. The engine's reserve is an
-# estimate, and every model page shows its error.
+# estimate. Every model page shows the error.
 
 # %% tags=["hide"]
 takeaway(
@@ -267,10 +263,10 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - The calculation assumes that every conversation has the same length. Real lengths differ, and
+# - The calculation assumes conversations of equal length. Real lengths differ, and
 #   [PagedAttention](08-pages.py) allocates memory as conversations grow.
-# - Some models do not store every token in every layer. See [sliding windows and hybrid models](06-forgetting-on-purpose.py).
-# - Memory is one limit, and time is the other. See [prefill and decode](09-prefill-and-decode.py).
+# - In some models, not every layer stores every token. See [sliding windows and hybrid models](06-forgetting-on-purpose.py).
+# - Time is also a limit. See [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
 
@@ -282,8 +278,8 @@ exercise(
     "many conversations of 4,096 tokens fit on one H100?",
     0,
     unit="conversations",
-    solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {memory / GiB:.1f} GiB. You need two GPUs, or weights "
-    "stored in one byte each.",
+    solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {memory / GiB:.1f} GiB. You need two GPUs, or one byte per "
+    "weight.",
     traps={
         float(memory // one): "This result divides the usable memory by the cache and ignores the weights.",
         float(
@@ -324,7 +320,7 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "3. A colleague says: “The model is 16 GB and the GPU is 80 GB, so we can run five of them.” What is missing?",
+    "3. A colleague says: “The model takes 16 GB and the GPU has 80 GB, so we can run five copies.” What is missing?",
     f"The conversations. Five copies of the weights take {5 * weights / GiB:.1f} of {memory / GiB:.1f} GiB and leave almost no "
     f"room for the cache. One copy with {(memory - weights) / GiB:.0f} GiB of cache serves far more people than five copies with "
     "almost none.",

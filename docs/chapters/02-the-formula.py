@@ -59,7 +59,7 @@ guess(
     unit="bytes",
     low=1,
     high=10_000_000,
-    why="This is more than ten thousand times the size of four letters. The next section derives the number.",
+    why="This is more than ten thousand times the size of four letters. The next section explains why.",
 )
 
 # %% [markdown]
@@ -75,40 +75,38 @@ formula(
 # The factors are:
 #
 # **2: a key and a value.** For each new token, the model computes a *query* and compares it with the *key* of every earlier
-# token. Then it adds up the *values* of the tokens whose keys match best. The model uses a query only once. It needs keys and
-# values again for every later token, so both are stored.
+# token. Then it adds up the *values*, weighted by how well the keys match. A query is used only once. Keys and values are
+# needed again for every later token, so both are stored.
 
 # %% [markdown]
-# **Layers.** A model is a stack of identical layers, and a token passes through all of them. Each layer stores its own keys
+# **Layers.** A token passes through all layers of the model. Each layer stores its own keys
 # and values. Qwen2.5 7B has {{ 28 layers = layers("qwen2.5-7b") }}.
 #
 # **KV heads.** A layer has several *heads*, which work in parallel. Each head has its own query, but several heads can share one
-# key and one value. Only the stored KV heads count: here, {{ 4 = kv_heads("qwen2.5-7b") }} KV heads for
+# key and one value. The formula counts these stored *KV heads*. Qwen2.5 7B has {{ 4 = kv_heads("qwen2.5-7b") }} KV heads for
 # {{ 28 = heads("qwen2.5-7b") }} query heads. See [GQA and MQA](04-sharing-heads.py).
 #
-# **Head dim.** Each key and each value is a list of numbers. Here a list has
+# **Head dim.** Each key and each value is a list of numbers. In Qwen2.5 7B, a list has
 # {{ 128 numbers = head_dim("qwen2.5-7b") }}.
 
 # %% tags=["hide"]
 drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 
 # %% [markdown]
-# **Bytes per number.** Sixteen bits (BF16 or FP16) are {{ 2 bytes = 16 / 8 }}. Eight bits (FP8) are one.
+# **Bytes per number.** A 16-bit number (BF16 or FP16) takes {{ 2 bytes = 16 / 8 }}. An 8-bit number (FP8) takes one.
 #
-# **Tokens.** All tokens that the request has read and written so far, including the system prompt.
+# **Tokens.** A request counts all tokens of its prompt (including the system prompt) and of its answer so far.
 #
-# **Requests.** All requests that are in flight at the same time. Each has its own cache.
+# **Requests.** Each request in flight has its own cache.
 
 # %% tags=["hide"]
 choose(
     "Which of these factors can you change without choosing another model?",
-    wrong(
-        "Layers and head dim", "These are part of the model. Other values would make it a different model."
-    ),
-    wrong("KV heads", "Their number is fixed before training. You choose it by choosing the model."),
+    wrong("Layers and head dim", "These are part of the model."),
+    wrong("KV heads", "The number of KV heads is fixed before training."),
     right(
         "Bytes per number, tokens and requests",
-        "The cache format is an engine flag, you limit the length, and traffic determines the number of requests.",
+        "Engine flags set the cache format and the maximum length. Traffic determines the number of requests.",
     ),
     wrong(
         "The 2",
@@ -117,7 +115,7 @@ choose(
 )
 
 # %% [markdown]
-# ## Worked example: bytes of one token, and of one request
+# ## Worked example: bytes of one token and of one request
 
 # %% tags=["hide"]
 formula(
@@ -140,9 +138,9 @@ table(
 )
 
 # %% [markdown]
-# Caches measured on a real H100 for this model agree at every length tried, from
+# Cache sizes measured on an H100 for this model agree with the formula at every tested length, from
 # {{ 7 MiB = kv_request("qwen2.5-7b", tokens=128) }} at 128 tokens to
-# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384. The formula contains no estimates.
+# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384.
 
 # %% tags=["hide"]
 for tokens, mib in ((128, 7), (1024, 56), (4096, 224), (16384, 896)):
@@ -173,7 +171,7 @@ for name, model in (
     )
 instrument(
     Instrument(
-        "Build a model, or take a preset, and see when its requests no longer fit",
+        "Build a model or choose a preset, and see when its requests no longer fit",
         (
             Slider("layers", "Layers", (16, 24, 28, 32, 36, 48, 64, 80, 96), 2),
             Slider("heads", "KV heads", (1, 2, 4, 8, 16, 32), 2),
@@ -204,9 +202,9 @@ instrument(
 # %% [markdown]
 # ## Worked example: the capacity table
 #
-# Capacity is the memory that the weights leave free, divided by the cache of one request and rounded down. The weights are
+# Capacity is the memory that the weights leave free, divided by the cache of one request and rounded down. Qwen2.5 7B has
 # {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }} each,
-# or {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} of the H100.
+# which take {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} of the H100.
 
 # %% tags=["hide"]
 left = room(q, MODEL, GPU)
@@ -216,7 +214,7 @@ guess(
     unit="requests",
     low=0,
     high=1000,
-    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine reserves some of this memory, which leaves room for "
+    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine reserves some of this memory and leaves room for "
     "about seven requests.",
 )
 
@@ -246,9 +244,9 @@ assert everything == [593, 148, 37, 9], everything
 assert all(low < high for low, high in zip(engine, everything, strict=True))
 
 # %% [markdown]
-# The middle row (504, 126, 31, 7) is widely quoted as a measurement. In fact, it is this formula with a factor of
-# 0.85, as [the ledger shows](../evidence/claims/index.md#s5-e3-2048). An engine does not need a fixed share for itself: its
-# reserve depends on the model, the flags and the release. [Chapter 12](12-what-the-log-says.py) reads this amount from a
+# The middle row (504, 126, 31, 7) is widely quoted as a measurement, but is this formula with a factor of
+# 0.85 ([claims ledger](../evidence/claims/index.md#s5-e3-2048)). The reserve of an engine is not a fixed share: it
+# depends on the model, the flags and the release. [Chapter 12](12-what-the-log-says.py) reads the reserve from a
 # start-up log.
 
 # %% tags=["hide"]
@@ -276,7 +274,7 @@ takeaway(
 #
 # The formula is exact for models in which every layer has full attention, such as Llama and Qwen2.5. For models
 # that store a [latent (MLA)](05-one-latent-for-all.py) or [forget tokens](06-forgetting-on-purpose.py), it can be wrong by a factor
-# of 4 or even 25. An engine allocates slightly more than the formula gives, because it allocates whole
+# of 4 or even 25. Engines allocate slightly more than the formula gives, because they allocate whole
 # [blocks](08-pages.py).
 #
 # ## Exercises

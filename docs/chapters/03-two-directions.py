@@ -55,7 +55,7 @@ guess(
     unit="times",
     low=1,
     high=100,
-    why="Eight times, not six, because length and number multiply. With the same memory, only 16 of the 128 requests fit.",
+    why="Eight times, not six, because length and number multiply.",
 )
 
 # %% [markdown]
@@ -67,8 +67,8 @@ formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 # %% [markdown]
 # ## Worked example: length and number multiply
 #
-# Llama 3.1 8B in 16 bits runs on one H100, where a process can use {{ 79.1 GiB = memory("H100") }}. This example subtracts
-# only the weights. Each cell of the grid shows the cache in GiB.
+# Llama 3.1 8B in 16 bits runs on one H100. A process can use {{ 79.1 GiB = memory("H100") }}, and this example subtracts
+# only the weights.
 
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
@@ -82,9 +82,7 @@ growth_grid(
 )
 
 # %% [markdown]
-# Every step to the right doubles the cache. Every step down doubles it too.
-#
-# The next tables show two parts of the grid in detail:
+# A step to the right or down doubles the cache. The next tables show one column and one row of the grid in detail.
 
 # %%
 rows = []
@@ -109,19 +107,19 @@ assert (
 )
 
 # %% [markdown]
-# A published table for the same question ends at a batch of 32 and says that a batch of 64 does not fit. Its cache sizes are
+# A published table for the same case says that a batch of 64 does not fit. Its cache sizes are
 # {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-# the correct values. [The ledger shows the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
+# the correct values. [The ledger explains the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
 
 # %% tags=["hide"]
 guess(
-    "Eight requests run at once. At which length, in K tokens, do they no longer fit? (Lengths double: 2, 4, 8, …)",
+    "Eight requests run at once. From which length, in K tokens, do they no longer fit? (Try 2, 4, 8, …)",
     next((n for n in (2**k for k in range(9, 18)) if 8 * q.kv_request(MODEL, tokens=n) > left), 2**18)
     // 1024,
     unit="K tokens",
     low=1,
     high=1024,
-    why="Eight requests fit up to 64K. At 128K, only four fit.",
+    why="Eight requests of 64K fit. Of 128K, only four fit.",
 )
 
 # %%
@@ -145,7 +143,7 @@ table(
 )
 
 # %% [markdown]
-# One request of 128K takes {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. The cache is then
+# One request of 128K takes {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. Then the cache is
 # {{ 51.7% = kv_request("llama-3.1-8b", tokens=131072) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=131072)) }}
 # of the memory in use.
 
@@ -187,7 +185,7 @@ instrument(
 # %% [markdown]
 # ## The memory limit as a line
 #
-# On logarithmic axes, the points where memory is exactly full form a straight line.
+# On logarithmic axes, the points at which memory is exactly full form a straight line.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]
@@ -195,7 +193,7 @@ ideal = [int((memory - weights) // q.kv_request(MODEL, tokens=n)) for n in conte
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
-    f"The memory boundary of {NAME} on one {GPU}: with only the weights subtracted, and with vLLM's reserve.",
+    f"The memory limit of {NAME} on one {GPU}: with only the weights subtracted, and with vLLM's reserve.",
     x=contexts,
     lines={"only the weights subtracted": ideal, "vLLM's defaults (estimate)": engine},
     x_title="Context per request (tokens)",
@@ -213,11 +211,10 @@ curves(
 #
 # ## What happens when the cache is full: requests wait
 #
-# At start-up, an engine reserves memory for the cache. This memory is called the *pool*. If the pool has no free blocks, new
-# requests wait in a queue.
-# If running requests need more blocks than the pool has, the engine *preempts* one: it frees that request's blocks and
-# recomputes them later (see [PagedAttention](08-pages.py)). Users notice a higher latency, not an error. The chart shows an hour
-# with a twenty-minute peak:
+# At start-up, an engine reserves memory for the cache, the *pool*, and divides it into *blocks* of tokens. If too few blocks are
+# free, new requests wait in a queue. If running requests need more blocks than the pool has, the engine *preempts* one of them:
+# it frees the blocks of this request and recomputes them later (see [PagedAttention](08-pages.py)). Users notice higher latency,
+# not an error. The chart shows an hour with a twenty-minute peak:
 
 # %%
 HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
@@ -232,7 +229,7 @@ for minute in minutes:
     running.append(served * STAY / 60)
     waiting.append(queue)
 curves(
-    f"The pool has room for {HELD} requests of 8K and is full from minute 20. The queue empties long after the peak.",
+    f"The pool has room for {HELD} requests of 8K and is full from minute 20. The queue is empty only long after the peak.",
     x=minutes,
     lines={"running": running, "waiting": waiting},
     x_title="Minute",
@@ -247,7 +244,7 @@ assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
 
 # %% [markdown]
-# The next drawing shows a small pool. Each running request takes one more block per second. The engine preempts the newest
+# In the next drawing, the pool is small, and each running request needs one more block per second. The engine preempts the newest
 # request first.
 
 # %%
@@ -297,7 +294,7 @@ instrument(
         time="second",
         goals=(
             Goal(
-                "Choose traffic that causes preemption, and find the second in which it first happens.",
+                "Choose traffic that causes preemption, and find the second of the first preemption.",
                 "gone",
                 1,
             ),
@@ -319,9 +316,9 @@ assert frames[-1][3] > 0  # one every two seconds: preemptions
 # {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
 # {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens each take
 # {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 GB and 200 GB for the last
-# two figures. These figures are for 16 bits, [not for 8 bits](../evidence/claims/index.md#s2-128000).
+# two cases, which are the values for [16 bits](../evidence/claims/index.md#s2-128000).
 #
-# If only the weights have 8 bits, they fit on one H200. The 16-bit cache fills the remaining memory:
+# With 8-bit weights and a 16-bit cache, the model fits on one H200, and the cache fills the remaining memory:
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
@@ -342,7 +339,7 @@ bars(
 # ## A published experiment, recomputed
 #
 # A published experiment ran Qwen2.5 7B on an H100, without a serving engine, for 1, 8, 32 and 64 users with 2,048 tokens
-# each. How much of the memory does the formula explain?
+# each. How much of the measured memory does the formula explain?
 
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"

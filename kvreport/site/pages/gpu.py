@@ -157,7 +157,9 @@ def _conditions(site: SiteData, gpu: Accelerator) -> str:
     """Return under which engine the headline holds; why it is refused, where it is."""
     if not _refused(site, gpu):
         label = (site.local_engine(gpu) or site.engine).label
-        told = [f"These numbers are computed for {label} with its defaults and weights as released, not measured."]
+        told = [
+            f"These numbers are computed for {label} with its defaults and weights as released, not measured."
+        ]
         context, every = site.counted_context, len(site.models)
         if shorter := len(counts.below(site, context)):
             told.append(
