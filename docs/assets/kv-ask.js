@@ -39,6 +39,9 @@
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
   const SAVING = /^(saves?|saved|savings?|reduces?|reduction|shrinks?)$/;
+  const CHANGE = /^changes?$/;
+  /* Words for what a page gives to take away. */
+  const TAKEN_AWAY = /^(charts?|embed|badge|png|svg|csv|readme|iframe|bibtex)$/;
   /* What people use a model for, and how names say it. */
   const USES = {
     coding: "coder",
@@ -226,6 +229,7 @@
      workload: lengths and latency that the sizer asks for; claim: a figure that somebody states per token;
      atMost: a bound of memory, in GB;
      asks: words that ask for a choice, a price, a speed or a use;
+     also: ids of further models, which a comparison has;
      hits: words that name the model; others: releases of its name that the words fit too;
      crowd: people and the requests per minute of each, in place of requests at once;
      counts: whether the number of devices is the question;
@@ -343,7 +347,13 @@
       understood,
       missed,
     );
+    const also = modelsIn(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
+    const change = missed.findIndex((word) => CHANGE.test(word));
+    if (change >= 0 && (state.kv || state.weights)) {
+      missed.splice(change, 1);
+      saves = true;
+    }
     const machine = names.machines.find(({ id }) => id === state.gpu) ||
       home.map((phrase) => machineNamed(names.machines, phrase)).find(Boolean);
     // People own one card of a computer, unless they say another number.
@@ -357,6 +367,7 @@
       unlisted,
       hits,
       others,
+      also,
       asks,
       machine: machine?.id,
       engines,
@@ -812,6 +823,20 @@
     return best ? { unlisted, hits: best.hits, others: otherReleases(models, best) } : {};
   }
 
+  /* Further models that the words name which the first one left: "deepseek-v3.2 or glm-5.2". */
+  function modelsIn(models, missed, first, understood) {
+    const found = [], left = missed.filter((word) => /[a-z]{2}/.test(word) && /\d/.test(word));
+    for (const word of left) {
+      const state = {}, said = [], strange = [];
+      modelIn(models, [word], state, said, strange);
+      if (!state.model || strange.length || [first.model, ...found].includes(state.model)) continue;
+      found.push(state.model);
+      missed.splice(missed.indexOf(word), 1);
+      understood.push(`and ${said[0]}`);
+    }
+    return found;
+  }
+
   /* Releases of the same name that the words fit too; none where the words say the release. */
   function otherReleases(models, { model, hits }) {
     const parts = ({ name }) => name.toLowerCase().split(/[\s-]+/);
@@ -907,7 +932,7 @@
      answer of the state is the answer of the text, but for words that change nothing. */
   function wayTo(text, found, site, names) {
     const { state, home, machine, missed, asks, gpus, engines, unlisted, understood, topics = [] } = found;
-    const { unpublished = [], workload, claim, atMost } = found;
+    const { unpublished = [], workload, claim, atMost, also = [] } = found;
     if (START.test(` ${text} `)) {
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
@@ -992,6 +1017,16 @@
         cards: Boolean(model),
       };
     }
+    if (also.length) {
+      const listed = new URLSearchParams([state.model, ...also].map((id) => ["models", id]));
+      for (const name of ["gpu", "engine", ...COMPARED]) {
+        if (state[name] !== undefined) listed.append(name, state[name] === true ? "1" : state[name]);
+      }
+      return {
+        said: "The comparison page answers for several models, GPUs or engines.",
+        links: [["compare models, GPUs or engines", `compare/?${listed}`]],
+      };
+    }
     const sides = gpus.length || compared;
     // What a release changed, for all models, is a page of its own.
     if (
@@ -1038,6 +1073,13 @@
         said: "The sizer finds the GPUs for a workload, and their cost.",
         links: [size],
         fewest: Boolean(model && !own),
+      };
+    }
+    if (model && missed.some((word) => TAKEN_AWAY.test(word))) {
+      return {
+        said:
+          `The page of ${model.name} has its charts and tables as files, to embed and to cite, and a badge.`,
+        links: [[`the page of ${model.name}`, `models/${model.id}/`]],
       };
     }
     const choice = asks.filter((word) => CHOICE.test(word));
@@ -1187,7 +1229,7 @@
         at("", { model: model.id, gpu: state.gpu, context: state.context }),
       ]);
     }
-    const search = missed.length > 1 || (missed.length > 0 && !model);
+    const search = missed.length > (own ? 3 : 1) || (missed.length > 0 && !model && !own);
     if (search) links.push(...searched(text, at));
     const left = [...missed, ...found.topics || [], ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
     // Mixes of one maker have bits of their own for each tensor: only a file says them.
@@ -1202,7 +1244,9 @@
         `${about}: llama.cpp, Ollama and MLX need different numbers than the server engines on this page.${unused}`,
       links,
       search,
-      command: model && !unread && (own || state.gpu) ? commandOf(found, true) : null,
+      command: model && !unread && (own || state.gpu)
+        ? commandOf(found, true) + (missed.includes("layers") ? " --fit" : "")
+        : null,
     };
   }
 
@@ -1233,7 +1277,8 @@
   function said({ understood, missed, unlisted, home, machine, state }, names) {
     const own = names?.machines.find(({ id }) => id === machine);
     // A kind of models, where none is named, chooses among names: “coder”.
-    const kinds = state?.model ? [] : missed.filter((word) => KINDS.has(word));
+    const named = state?.model ? [] : missed.filter((word) => KINDS.has(word));
+    const kinds = missed.length > named.length + 1 ? [] : named; // a word of a sentence
     const things = understood.length ? understood : own ? [own.name] : home;
     const known = [...things, ...kinds.map((word) => `models named “${word}”`)];
     const strange = missed.filter((word) =>

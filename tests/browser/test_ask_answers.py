@@ -192,3 +192,11 @@ def test_on_a_phone_the_keyboard_goes_and_the_answer_comes(browser, address):
         return document.activeElement === document.body && top >= 0 && bottom <= 844; }"""
     )
     context.close()
+
+
+def test_what_a_cache_s_format_changes_is_said_against_the_release_s(page, address):
+    """"change" was a word that was not understood, and only the case with the format stood there."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "what does an fp8 cache change for llama 3.1 8b h100 32k")
+    page.locator("[data-kv-remark]", has_text="An FP8 cache saves 2.00 GiB").wait_for()
