@@ -195,7 +195,7 @@ def test_on_a_phone_the_keyboard_goes_and_the_answer_comes(browser, address):
 
 
 def test_what_a_cache_s_format_changes_is_said_against_the_release_s(page, address):
-    """"change" was a word that was not understood, and only the case with the format stood there."""
+    """ "change" was a word that was not understood, and only the case with the format stood there."""
     page.goto(address)
     page.wait_for_selector("[data-kv-shown]")
     ask(page, "what does an fp8 cache change for llama 3.1 8b h100 32k")
