@@ -97,7 +97,14 @@
       "aria-describedby": help,
       value: place.textContent.trim(),
     });
-    const list = make("ul", { role: "listbox", id, hidden: true, "aria-label": place.dataset.kvLabel });
+    // A list that scrolls is a stop of the keyboard in some browsers, and it is hidden as soon as the field is left.
+    const list = make("ul", {
+      role: "listbox",
+      id,
+      hidden: true,
+      tabindex: "-1",
+      "aria-label": place.dataset.kvLabel,
+    });
     const box = make("span", { class: "kv-picker" }, field, list);
     let shown = [], listed = "", active = -1, current = field.value, value = place.dataset.kvValue;
 

@@ -52,3 +52,28 @@ def test_wide_code_of_a_written_page_is_a_stop_for_the_keyboard(browser: Any, ad
     )
     page.wait_for_function("document.querySelector('#long').tabIndex === 0")
     visit.context.close()
+
+
+@pytest.mark.parametrize("uri", ["", "sizer/"])
+def test_each_stop_of_the_keyboard_can_be_seen(browser: Any, address: str, uri: str) -> None:
+    """Behind each field for a name, the list that had just been hidden was a stop; so was the empty list of search results."""
+    visit = Visit(browser, address)
+    page = visit.go(uri)
+    page.wait_for_selector("[role=combobox]")
+    seen = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        page.wait_for_timeout(50)
+        seen.append(
+            page.evaluate(
+                """() => {
+  const { tagName, id, role, className, labels } = document.activeElement;
+  // A radio button that a label stands for has no size of its own.
+  const { height } = (labels?.[0] || document.activeElement).getBoundingClientRect();
+  return [tagName, height > 0 && tagName !== "BODY", role, id, String(className)];
+}"""
+            )
+        )
+    assert any(role == "combobox" for _, _, role, *_ in seen) or any("kv-" in one[3] for one in seen)
+    assert [one for one in seen if not one[1] and one[3] != "__palette_0"] == []
+    visit.context.close()
