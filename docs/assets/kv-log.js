@@ -332,6 +332,11 @@
                 : "",
             ]),
           ),
+          make(
+            "p",
+            { class: "kv-note" },
+            `The column “log” has the numbers that the engine printed. In rows with “${kvKernel.words.sentences.log_from_pool}”, the formula divides the pool that the log prints. The cache pool is predicted from the flags and the GPU, so tokens computed from the two pools differ.`,
+          ),
         );
       }
       if (found.shorter.length) {

@@ -296,6 +296,7 @@
     }
     const [a, b] = rest.map(of);
     if (b === undefined) return -a;
+    if (sign === "/" && b === 0) throw new NoAnswer("nothing fits");
     return { "+": a + b, "-": a - b, "*": a * b, "/": a / b, "//": Math.floor(a / b), "**": a ** b }[sign];
   }
   const SUBJECTS = new Set(["MODEL", "GPU"]);

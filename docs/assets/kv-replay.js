@@ -387,7 +387,7 @@
         onDevices(at.config.size, at.gpu.short)
       }, ${count(Math.floor(at.config.free / large))} of the 95th percentile${
         without(at)
-      }. The trace has no prefix blocks, so there are no cache hits.`;
+      }. The trace does not state which prompts begin with the same text (as hash_ids do in Mooncake’s format), so prefix cache hits are not counted.`;
     }
 
     function summary() {

@@ -3,18 +3,11 @@
    what the page shows and its state. */
 (function () {
   "use strict";
-  const { $, $$, make, copy, draw, save } = kvreport;
+  const { $, $$, make, copy, draw, save, address } = kvreport;
 
   const meta = (name) => $(`meta[name="${name}"]`)?.content || "";
   const release = () => meta("kv-release");
   const plain = (node) => (node?.textContent || "").replace(/\s+/g, " ").trim();
-
-  /* The address to cite: the published one where the build knows it, with the state that is shown. */
-  function address() {
-    const told = $('link[rel="canonical"]')?.href || "";
-    const base = told.startsWith("https://") ? told : location.href.split(/[?#]/)[0];
-    return base + location.search + location.hash;
-  }
 
   /* What the page says now: its answer if it has one, else its first sentence. */
   function conclusion() {
@@ -58,11 +51,10 @@
       );
       const card = other ? null : $('meta[property="og:image"]')?.content;
       if (model && gpu && !other) {
-        const page = new URL(
-          `embed/?model=${encodeURIComponent(model)}&gpu=${encodeURIComponent(gpu)}`,
-          home(),
-        );
-        return `<iframe src="${page}" title="kvreport" width="420" height="300" loading="lazy"></iframe>`;
+        const [page, here] = [address(), location.href].map((one) => one.split(/[?#]/)[0]);
+        const root = page.slice(0, page.length - here.length + home().href.length);
+        const card = `${root}embed/?model=${encodeURIComponent(model)}&gpu=${encodeURIComponent(gpu)}`;
+        return `<iframe src="${card}" title="kvreport" width="420" height="300" loading="lazy"></iframe>`;
       }
       const text = conclusion().text.replace(/&/g, "&amp;").replace(/"/g, "&quot;").replace(/</g, "&lt;");
       const inner = card ? `<img src="${card}" alt="${text}" width="600">` : text;
@@ -133,11 +125,7 @@
       : make(
         "p",
         { class: "kv-note", "data-kv-report": "" },
-        "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs ",
-        make("b", {}, location.host),
-        ". Site owner: set ",
-        make("code", {}, "repo_url"),
-        " in mkdocs.yml, and this becomes a button that opens an issue.",
+        "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs this site.",
       );
     // The way to report stands under the text of the report.
     body.replaceChildren(...rows, report, make("p", {}, print));

@@ -172,7 +172,7 @@
   /* A link to exactly this answer, and how to cite it. */
   function cite(one) {
     const { site, model, names } = one;
-    const address = location.origin + location.pathname + location.search;
+    const address = kvreport.address();
     const text = `kvreport, ${model.name} on ${names.devices}, data release ${site.release}. ${address}`;
     return [
       make("p", { class: "kv-note" }, "Link to this answer:"),

@@ -784,7 +784,7 @@
         model: model.id,
         engine: site.engine.name,
         release: site.release,
-        link: location.href,
+        link: kvreport.address(),
         workload: work,
         assumptions: answer.alike ? assumed : [...assumed, NO_GPU],
         deployments: listed.slice(0, 20).map(one),
@@ -824,7 +824,7 @@
         ...Object.values(commands).filter(Boolean).flatMap((text) => ["```sh", text, "```"]),
         "",
         assumedIn(answer).trim(),
-        `${site.engine.label}, data ${site.release}: ${location.href}`,
+        `${site.engine.label}, data ${site.release}: ${kvreport.address()}`,
         "",
       ].join("\n");
     }

@@ -340,7 +340,7 @@
         ),
         field("tp", "GPUs (tensor parallel)", [1, 2, 4, 8, 16].map((n) => [n, String(n)]), 1),
         field("context", "Context per request (tokens)", lengths.map((n) => [n, tokens(n)]), usual),
-        field("engine", "Engine", engines, engines[0][0]),
+        field("engine", "Engine and the release of its rules", engines, engines[0][0]),
         weights.length ? field("weights", "Weight format", [["", "As in the files"], ...weights], "") : null,
         kv.length ? field("kv", "KV cache format", [["", "Engine default"], ...kv], "") : null,
       );

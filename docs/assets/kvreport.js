@@ -888,9 +888,17 @@
     const place = $("main article") || $("main"), release = $('meta[name="kv-release"]')?.content;
     if (!place) return;
     const line = $(".kv-printed") || place.appendChild(make("p", { class: "kv-printed" }));
-    const page = $('link[rel="canonical"]')?.href || location.origin + location.pathname;
-    line.textContent = page + location.search + (release ? ` · data release ${release}` : "");
+    line.textContent = address() + (release ? ` · data release ${release}` : "");
   });
+
+  /* The address to cite, with the state that is shown: the published one where the build knows it. A build that does not
+     writes a placeholder, which is used where the site's own address is one that nobody else can open. */
+  function address() {
+    const told = $('link[rel="canonical"]')?.getAttribute("href") || "";
+    const alone = /^(localhost|127\.)/.test(location.hostname);
+    const known = told.startsWith("https://") && (alone || !told.startsWith("https://YOUR-SITE/"));
+    return (known ? told : location.href.split(/[?#]/)[0]) + location.search + location.hash;
+  }
 
   window.kvreport = {
     landed: location.pathname,
@@ -918,6 +926,7 @@
     moveTo,
     ignoredNote,
     copy,
+    address,
     save,
     debounce,
     matches,

@@ -41,6 +41,7 @@ from kvreport.catalog.record_digests import Records
 from kvreport.errors import InputError
 from kvreport.processes import COLLECTION_THRESHOLD, exit_on_signals
 from kvreport.publish import long_tables
+from kvreport.publish.embeds import UNKNOWN_SITE
 from kvreport.publish.kept_values import Parts
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
@@ -115,6 +116,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             log.info("kvreport: every generated page is under %s, no other is touched", self.mount.prefix)
             return config
         assets.announce(config)
+        if self.publishes:
+            self._say_what_is_missing(config)
         data = Path(self.config.catalog) if self.config.catalog else resources.data_dir()
         no_foreign_scripts(config)
         if self.publishes:
@@ -126,6 +129,18 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.records = Records(catalogs)
         self.notebooks = notebooks(config, (resources.package_dir(),), catalogs, self.records)
         return config
+
+    def _say_what_is_missing(self, config: MkDocsConfig) -> None:
+        """Say which settings would make pages better; a build without them is no fault."""
+        if not config.site_url or config.site_url.startswith(UNKNOWN_SITE):
+            log.info(
+                "kvreport: site_url is not set: snippets and citations say %s (here: KVREPORT_SITE_URL)",
+                UNKNOWN_SITE,
+            )
+        if not config.repo_url:
+            log.info(
+                "kvreport: repo_url is not set: no page has a button that opens an issue for a wrong number"
+            )
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
         """Make the report and announce its pages and assets.

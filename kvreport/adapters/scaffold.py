@@ -15,7 +15,7 @@ from kvreport.errors import InputError
 _SETTINGS: Final = """\
 # Your own capacity site. `mkdocs build --strict` reads data/, computes the matrix and writes site/.
 site_name: How many requests fit
-site_url: !ENV [SITE_URL, "http://127.0.0.1:8000/"]
+site_url: !ENV [SITE_URL, "https://YOUR-SITE/"]
 
 theme:
   name: material

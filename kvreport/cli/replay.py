@@ -138,7 +138,8 @@ def _bars(values: Sequence[int]) -> str:
 
 def _hits(answer: TrafficAnswer) -> list[str]:
     if answer.hit_rate is None:
-        return ["The trace has no prefix blocks, so there are no cache hits."]
+        said = "The trace does not state which prompts begin with the same text (as hash_ids do in Mooncake's format)"
+        return [f"{said}, so prefix cache hits are not counted."]
     parts = answer.replicas * answer.estimate.request.layout.data
     best = "no policy exceeds" if answer.best_is_bound else "best possible"
     lines = [

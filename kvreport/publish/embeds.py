@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from html import escape
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from kvreport import units
 from kvreport.catalog.model import Model
@@ -19,6 +20,8 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices, short_name
 
 BADGES: Final = "badge"
+UNKNOWN_SITE: Final = "https://YOUR-SITE/"
+"""Stands for the address of a site that nobody has stated, in what a reader copies (also in ``mkdocs.yml``)."""
 CARD: Final = "embed"
 _CONTEXT: Final = 8192
 _COLORS: Final = {"fits": "2f7d4f", "tight": "a8660a", "none": "a33a3a"}
@@ -67,6 +70,16 @@ def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
         "color": color,
         "requests": [number for _, number in one.line()] if requests else [],
     }
+
+
+def markdown(site: SiteData, model: Model, gpu: str) -> str:
+    """Return the line that shows a model's badge in a README; a badge service reads the file of the site."""
+    label = badge(model.name, short_name(site.catalog.accelerators[gpu]), site.serving(model, gpu))["label"]
+    root = site.site_url or UNKNOWN_SITE
+    asked = urlencode(
+        {"url": f"{root}{BADGES}/{model.slug}.json", "query": f"$.gpus['{gpu}'].message", "label": label}
+    )
+    return f"[![{label}](https://img.shields.io/badge/dynamic/json?{asked})]({root}models/{model.slug}/)"
 
 
 def svg(content: dict[str, Any]) -> str:

@@ -40,17 +40,6 @@ class Split:
         return bisect_right(self.device, room)
 
 
-def as_published(model: Model) -> AtHome | None:
-    """Lay a model out with the experts that its published files have."""
-    laid = at_home(model)
-    released = at_home(model, (KEPT,)) if model.weight_format == KEPT else None
-    if laid is None or released is None:
-        return laid
-    experts = released.experts[KEPT]
-    weights = {mix: size - sum(laid.experts[mix]) + sum(experts) for mix, size in laid.weights.items()}
-    return replace(laid, weights=weights, experts=dict.fromkeys(MIXES, experts))
-
-
 def split(model: Model, mix: str) -> Split:
     """Lay a model of a mix out for every number of layers on a card.
 
@@ -86,7 +75,7 @@ def of_models(site: SiteData, models: Sequence[Model]) -> dict[str, AtHome]:
     with site.parts.group("at-home") as kept:
         for model in models:
             if model.quantized_from is None:
-                laid = kept.get(site.parts.of_model(model), partial(as_published, model))
+                laid = kept.get(site.parts.of_model(model), partial(at_home, model))
                 if laid is not None:
                     found[model.id] = laid
     return found
@@ -103,3 +92,23 @@ def splits(site: SiteData, models: Sequence[Model], mix: str) -> dict[str, Split
         return {
             model.id: kept.get(site.parts.of_model(model), partial(split, model, mix)) for model in models
         }
+
+
+def published(site: SiteData) -> dict[str, AtHome]:
+    """Return the layouts of all models of a site by id, with the experts that their published files have."""
+    return site.once(
+        "at-home-published",
+        lambda: {
+            name: as_published(site.catalog.models[name], laid) for name, laid in every_model(site).items()
+        },
+    )
+
+
+def as_published(model: Model, laid: AtHome) -> AtHome:
+    """A model's layout with the experts that its published files have."""
+    released = at_home(model, (KEPT,)) if model.weight_format == KEPT else None
+    if released is None:
+        return laid
+    experts = released.experts[KEPT]
+    weights = {mix: size - sum(laid.experts[mix]) + sum(experts) for mix, size in laid.weights.items()}
+    return replace(laid, weights=weights, experts=dict.fromkeys(MIXES, experts))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from visits import page
+
+from kvreport.publish.embeds import UNKNOWN_SITE
 
 __all__ = ["page"]  # a fixture
 
@@ -21,7 +25,7 @@ def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, 
     note = page.locator("[data-kv-report]")
     assert note.inner_text() == (
         "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs "
-        f"{urlsplit(address).netloc}. Site owner: set repo_url in mkdocs.yml, and this becomes a button that opens an issue."
+        "this site."
     )
     text = page.input_value("#kv-share-report")
     assert text.startswith("Page: https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/")
@@ -57,3 +61,42 @@ def test_the_printed_release_names_its_tables(tiny_site: Any) -> None:
     assert len(digest) == 7
     assert f"data release {label}. CC BY 4.0." in data
     assert (tiny_site.folder / "data" / "releases" / version / "SHA256SUMS").is_file()
+
+
+def test_what_is_copied_names_the_published_site(page: Any, address: str) -> None:
+    """The frame of a card had the address of the machine that served the page."""
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/?gpu=h100-sxm-80gb")
+    page.click(OPEN)
+    root = "https://example.org/tiny/"
+    assert page.input_value("#kv-share-embed").startswith(
+        f'<iframe src="{root}embed/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb"'
+    )
+    assert urlsplit(address).netloc not in page.inner_text("main") + page.input_value("#kv-share-report")
+
+
+def test_a_page_without_the_address_of_its_site_says_so(page: Any, address: str) -> None:
+    """On a reader's own machine; elsewhere the page is cited as it is read."""
+
+    def unknown(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("https://example.org/tiny/", UNKNOWN_SITE))
+
+    page.route("**/models/meta-llama--Llama-3.1-8B-Instruct/", unknown)
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
+    page.click(OPEN)
+    link = page.input_value("#kv-share-link")
+    assert link == f"{UNKNOWN_SITE}models/meta-llama--Llama-3.1-8B-Instruct/"
+
+
+def test_a_model_offers_the_line_of_its_badge(tiny_site: Any) -> None:
+    slug = "meta-llama--Llama-3.1-8B-Instruct"
+    text = (tiny_site.folder / "models" / slug / "index.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\[!\[.*$", text, re.MULTILINE)
+    picture, page = re.fullmatch(r"\[!\[[^\]]+\]\((\S+)\)\]\((\S+)\)", line).groups()
+    assert page == f"https://example.org/tiny/models/{slug}/"
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(picture).query).items()}
+    assert asked["url"] == f"https://example.org/tiny/badge/{slug}.json"
+    badges = json.loads((tiny_site.folder / "badge" / f"{slug}.json").read_text(encoding="utf-8"))["gpus"]
+    gpu = re.fullmatch(r"\$\.gpus\['([^']+)'\]\.message", asked["query"])[1]
+    assert badges[gpu]["label"] == asked["label"]
+    assert "requests" in badges[gpu]["message"]

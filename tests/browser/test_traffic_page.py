@@ -123,7 +123,7 @@ def test_lengths_without_prefixes_are_counted(page, address):
         {"name": "lengths.csv", "mimeType": "text/csv", "buffer": b"8000,192\n" * 50},
     )
     page.wait_for_selector(f"{BOX}[data-kv-state=answered]")
-    assert "has no prefix blocks" in page.inner_text(BOX)
+    assert "does not state which prompts begin with the same text" in page.inner_text(BOX)
     from kvreport import estimate
 
     fit = estimate(MODEL, gpu=GPU, context_tokens=8192).max_concurrent_requests

@@ -73,12 +73,12 @@ def page(site: SiteData) -> Page:
         names=("data", "download", "downloads", "dataset", "Parquet", "CSV", "freshness", "age of the data"),
         sections=(
             Section("downloads", "Downloads", render("data/files.html", "data/", names)),
+            Section("cite", "License and citation", render("data/cite.html", "data/", names)),
             Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
             Section("read", "Read the data", render("data/read.html", "data/", names)),
             Section("changes", "What changed", render("data/changes.html", "data/", names)),
             Section("releases", "Data releases", render("data/releases.html", "data/", names)),
             *of_catalog(site.catalog),
-            Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
         quoted=tuple(
             Section(_anchor(table, column), column.name, _plain(column.meaning))
@@ -107,7 +107,7 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
             for one in newest(catalog)
         ]
         shown = render("data/age.html", "data/", {"freshness": found, "newest": rows})
-        yield Section("age", "Age of the data", shown)
+        yield Section("age", "Age of the data: newest models and releases", shown)
     names = catalog.known_names
     if names is not None:
         table = _known(names)
@@ -205,6 +205,7 @@ def context(site: SiteData) -> Names:
             f"  note   = {{data release {site.release_label}, CC BY 4.0}}\n}}"
         ),
         "version": site.release_label,
+        "checked": freshness.checked if (freshness := Freshness.read(site.catalog.folder)) else "",
     }
 
 

@@ -94,7 +94,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> Names:
             KeyFigure("Data release", site.release_label),
         ),
         "doors": tuple(_doors(known)),
-        "rest": tuple(link for link in REST if link.href in known),
+        "rest": tuple(link for link in REST if link.href.partition("#")[0] in known),
     }
 
 

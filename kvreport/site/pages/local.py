@@ -126,7 +126,7 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
         names.setdefault(held.model, name)
     found = []
     for model in inputs.site.models:
-        laid = home_layouts.every_model(inputs.site).get(model.id) if model.id in names else None
+        laid = home_layouts.published(inputs.site).get(model.id) if model.id in names else None
         if laid is not None:
             found.append(Candidate(model, laid, names[model.id]))
     return tuple(sorted(found, key=lambda one: -parameters(one.model)))
@@ -578,7 +578,7 @@ def _near(machine: Accelerator, every: tuple[Accelerator, ...]) -> list[tuple[st
 
 def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     """The part of a model's page about machines at home; None where llama.cpp does not convert the model."""
-    laid = home_layouts.every_model(inputs.site).get(model.id)
+    laid = home_layouts.published(inputs.site).get(model.id)
     if laid is None:
         return None
     uri = f"models/{model.slug}/"
@@ -679,7 +679,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         return
     lines = ["model,weights,context_tokens,device_bytes,host_bytes,metal_bytes"]
     names = {held.model for held in OllamaNames.need().names.values()}
-    for name, laid in sorted(home_layouts.every_model(site).items()):
+    for name, laid in sorted(home_layouts.published(site).items()):
         if name not in names:
             continue
         for mix in MIXES:

@@ -19,6 +19,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
 from kvreport.estimation.commands import shell_line
+from kvreport.publish import embeds
 from kvreport.publish.attention_types import attention_label, cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.log_coverage import under
@@ -72,6 +73,7 @@ def _key(site: SiteData, model: Model, *, at_home: bool) -> bytes:
         _neighbours(site, model),
         site.copies[model.id],
         site.kv_names,
+        site.site_url,
         tuple(link.note for link in _downloads(site, model)),
         at_home,
     )
@@ -129,7 +131,7 @@ def page(inputs: Inputs, model: Model) -> Page:
             section("weights", "Weights by format", "model/weights.html"),
             section("serve", "Commands", "model/serve.html"),
             *([at_home] if (at_home := local.at_home_section(inputs, model)) is not None else []),
-            section("take", "Download", "model/take.html"),
+            section("take", "Download, cite, badge", "model/take.html"),
             section("sources", "Sources", "model/sources.html"),
             section("neighbours", "Similar models", "model/neighbours.html"),
         ),
@@ -205,6 +207,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "sources": source_lines(model.sources),
         "downloads": _downloads(site, model),
         "cite": f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
+        "badge": embeds.markdown(site, model, best.config.gpu) if best else "",
         "neighbours": _neighbours(site, model),
     }
 
