@@ -244,9 +244,9 @@
       if (reading.doubtful.length) {
         said.push(sentences.log_doubtful.replace("{lines}", reading.doubtful.join(", ")));
       }
-      if (found.beyond) {
+      if (found.beyond !== null) {
         said.push(
-          sentences.log_beyond_memory.replace("{pool}", gib(reading.facts.kv_pool))
+          sentences.log_beyond_memory.replace("{pool}", gib(found.beyond))
             .replace("{memory}", gib(reading.facts.total_memory || gpu.usable)),
         );
       }

@@ -373,12 +373,13 @@
       );
       if (enough) found.push({ change: "fewer_requests", value: enough, concurrency: null });
     }
-    return [...found, ...moreDevices(rules, pool, longest)];
+    return [...found, ...moreDevices(facts, rules, pool, longest)];
   }
 
   /* Twice, four or eight times the devices, the first that suffices for one longest request. */
-  function moreDevices(rules, pool, longest) {
+  function moreDevices(facts, rules, pool, longest) {
     if (!rules?.poolWith || pool === null) return [];
+    if (pool > 0 && rules.current && longest && !planAgrees(facts, rules, pool, longest)) return [];
     const now = rules.poolWith(rules.rows);
     for (const factor of [2, 4, 8]) {
       const wider = rules.times(factor);
@@ -393,15 +394,18 @@
 
   /* What to change, from the log's own numbers; `rules` (see layout) refine it where the model is known. */
   function diagnose(reading, rules, total) {
-    const facts = reading.facts;
+    let facts = reading.facts, pool = facts.kv_pool ?? null;
     const longest = facts.concurrency_len || facts.max_model_len || null;
-    let pool = facts.kv_pool ?? null;
     if (pool === null && facts.key_bytes !== undefined && facts.value_bytes !== undefined) {
       pool = facts.key_bytes + facts.value_bytes;
     }
     const device = facts.total_memory || total || null;
-    const beyond = pool !== null && device !== null && pool > device;
-    if (beyond) pool = null;
+    const beyond = pool !== null && device !== null && pool > device ? pool : null;
+    if (beyond !== null) {
+      const counted = kernel.words.facts_of_the_pool;
+      facts = Object.fromEntries(Object.entries(facts).filter(([name]) => !counted.includes(name)));
+      [reading, pool] = [{ ...reading, facts }, null];
+    }
     const fits = concurrency(reading, longest, pool, rules);
     const changes = [];
     if (pool !== null && pool <= 0) changes.push(...room(facts, rules, pool, device, longest));
@@ -418,7 +422,7 @@
         const raised = kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device);
         if (raised >= 1) changes.push({ change: "utilization", value: RAISED, concurrency: raised });
       }
-      if (changes.length < 2) changes.push(...moreDevices(rules, pool, longest));
+      if (changes.length < 2) changes.push(...moreDevices(facts, rules, pool, longest));
     }
     if (facts.spare_memory > COMFORTABLE && facts.before_load && facts.mem_fraction !== undefined) {
       changes.push({
@@ -435,6 +439,8 @@
       if (agreed) shorter.push([length, rules.requests(pool, length)]);
       else if (facts.concurrency !== undefined) {
         shorter.push([length, Math.floor((facts.concurrency * longest) / length)]);
+      } else if (facts.needed && pool !== null) {
+        shorter.push([length, Math.trunc((Math.max(pool, 0) * longest) / (facts.needed * length))]);
       } else if (tokensOf(facts) && (tokensOf(facts) >= length || !started(reading))) {
         shorter.push([length, Math.floor(tokensOf(facts) / length)]);
       }
@@ -468,6 +474,7 @@
   /* Whether the plan gives the log's own figure of requests, else of tokens; true where the log has neither. */
   function planAgrees(facts, rules, pool, longest) {
     if (!rules?.current || !longest) return false;
+    if (facts.needed && !kernel.agrees(rules.own(longest), facts.needed)) return false;
     if (facts.concurrency) return kernel.agrees(rules.concurrency(pool, longest), facts.concurrency);
     const tokens = tokensOf(facts);
     return !tokens || kernel.agrees(rules.tokensOf(pool, longest), tokens);
@@ -478,16 +485,15 @@
     const stated = facts.kv_dtype;
     const wide = stated !== undefined && stated !== "auto" && kernel.words.two_byte_kv.includes(stated);
     if (!rules) return wide ? 2 * fits : null;
-    const met = facts.needed
-      ? kernel.agrees(rules.own(longest), facts.needed)
-      : Boolean(facts.concurrency && pool) && planAgrees(facts, rules, pool, longest);
+    const met = Boolean(facts.needed || (facts.concurrency && pool)) &&
+      planAgrees(facts, rules, pool, longest);
     return rules.fp8 && (wide || met) ? fits * rules.own(longest) / rules.fp8(longest) : null;
   }
 
   /* The longest request that fits: the engine's word, our plan's, in proportion, or the tokens it can store. */
   function fittingLength(facts, rules, pool, longest) {
     if (facts.estimated_len !== undefined) return facts.estimated_len;
-    if (rules && pool > 0) return rules.longest(pool, longest) || null;
+    if (pool > 0 && planAgrees(facts, rules, pool, longest)) return rules.longest(pool, longest) || null;
     if (facts.needed && pool > 0) return kernel.proportionalLength(longest, pool, facts.needed) || null;
     return facts.storable || tokensOf(facts) || null;
   }

@@ -87,9 +87,11 @@ def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) 
 def _more_devices(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[AdvisedChange]:
     """Twice, four or eight times the devices, the first that suffices for one longest request.
 
-    Nothing is said of unequal devices: which others there would be is not known.
+    Nothing is said of unequal devices, as which others there would be is not known, nor by a plan that is not the log's.
     """
     if laid is None or pool is None or not laid.deployment.case.accelerators or laid.deployment.case.replica:
+        return []
+    if not plan_agrees(reading, laid, pool):
         return []
     case, longest = laid.whole, longest_of(reading)
     for factor in (2, 4, 8):
@@ -135,18 +137,16 @@ def _fp8_concurrency(
     wide = stated in TWO_BYTE_KV and stated != "auto"  # a checkpoint may bring an FP8 cache of its own
     if laid is None:
         return 2 * fits if wide else None  # all of the cache halves, which is the most that there can be
-    if laid.fp8 is None or not (wide or _met(reading, laid, pool, longest)):
+    if laid.fp8 is None or not (wide or _met(reading, laid, pool)):
         return None
     own, other = (int(p.profile.request_bytes(longest)) for p in (laid.plan, laid.fp8))
     return fits * own / other if other else None
 
 
-def _met(reading: Reading, laid: LaidOut, pool: int | None, longest: int) -> bool:
+def _met(reading: Reading, laid: LaidOut, pool: int | None) -> bool:
     """Whether a figure of the log is the plan's, which tells that its cache type is the log's."""
-    needed = reading.whole("needed")
-    if needed:
-        return kernel.agrees(float(laid.plan.profile.request_bytes(longest)), needed)
-    return bool(reading.number("concurrency") and pool) and plan_agrees(reading, laid, pool or 0)
+    stated = reading.whole("needed") or (reading.number("concurrency") and pool)
+    return bool(stated) and plan_agrees(reading, laid, pool or 0)
 
 
 def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tuple[int, int]]:
@@ -161,6 +161,9 @@ def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tu
     stated = reading.number("concurrency")
     if stated is not None:
         return [(length, int(stated * longest / length)) for length in lengths]
+    needed = reading.number("needed")
+    if needed and pool is not None:
+        return [(length, int(max(pool, 0) * longest / (needed * length))) for length in lengths]
     if tokens is None:
         return []
     # Tokens of blocks are fewer than windows and states hold: no row says that a running server holds none.

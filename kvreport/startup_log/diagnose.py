@@ -52,7 +52,7 @@ from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
 from kvreport.startup_log.unread_flags import flags_unread, last_command, moves_context_alone
 from kvreport.units import GIB
-from kvreport.words import SENTENCES
+from kvreport.words import ALL, SENTENCES
 
 
 def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Accelerator, ...]:
@@ -240,10 +240,10 @@ def _as_range(start: Start, notes: list[str]) -> Start:
 
 
 def _believed(reading: Reading, devices: Sequence[Accelerator], known: Catalog, notes: list[str]) -> Reading:
-    """The log without figures that no machine has: a pool above the device's memory, a number with a decimal comma."""
+    """The log without figures that no machine has: a pool above the device's memory, with what the log counts in it."""
     if reading.doubtful:
         notes.append(SENTENCES["log_doubtful"].format(lines=", ".join(map(str, reading.doubtful))))
-    pool, total = reading.number("kv_pool"), reading.number("total_memory")
+    pool, total = pool_of(reading) or reading.number("kv_pool"), reading.number("total_memory")
     of = devices or tuple(known.accelerators.values())
     most = max(one.usable_bytes for one in of) if of else inf
     limit = most if total is None else total
@@ -252,8 +252,12 @@ def _believed(reading: Reading, devices: Sequence[Accelerator], known: Catalog, 
     notes.append(
         SENTENCES["log_beyond_memory"].format(pool=f"{pool / GIB:,.2f}", memory=f"{limit / GIB:,.2f}")
     )
-    facts = {name: value for name, value in reading.facts.items() if name != "kv_pool"}
+    facts = {name: value for name, value in reading.facts.items() if name not in _OF_THE_POOL}
     return replace(reading, facts=facts)
+
+
+_OF_THE_POOL: Final = tuple(ALL["facts_of_the_pool"])
+"""Facts that a log states of its pool: its bytes, and the tokens, blocks and requests that it holds."""
 
 
 _SAME_MEMORY: Final = 0.006

@@ -490,8 +490,16 @@ def requests_that_fit(reading: Reading, laid: LaidOut | None, pool: int | None) 
 
 
 def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
-    """Whether our plan gives the log's own figure of requests, else of tokens; True where the log has neither."""
+    """Whether our plan gives the log's own figures: the bytes of a refused request, and requests or else tokens.
+
+    True where the log has none of them.
+    """
     stated, tokens, longest = reading.number("concurrency"), tokens_of(reading), longest_of(reading)
+    needed = reading.number("needed")
+    if needed and longest:
+        asked = laid.deployment.start_plan or laid.plan
+        if not kernel.agrees(float(asked.profile.request_bytes(longest)), needed):
+            return False
     if not longest or not (stated or tokens) or pool <= 0:
         return True
     filled = laid.of_pool(pool)

@@ -159,6 +159,12 @@ Available KV cache memory: {pool} GiB
 """
 
 
+NEEDED = (
+    "To serve at least one request with the models's max seq len (40960), ({} GiB KV cache is needed, which is larger "
+    "than the available KV cache memory (2.00 GiB)."
+)
+
+
 @pytest.mark.parametrize(
     ("ranks", "length", "share", "pool", "further"),
     [
@@ -167,6 +173,10 @@ Available KV cache memory: {pool} GiB
         (1, 40960, 0.92, 4.0, "Maximum concurrency for 40,960 tokens per request: 0.40x"),
         (2, 40960, 0.8, 1.0, "GPU KV cache size: 8,192 tokens"),
         (1, 1024, 0.5, -0.1, ""),
+        (1, 40960, 0.9, 2.0, NEEDED.format("2.50")),  # the plan of one rank is not the log's
+        (1, 40960, 0.9, 2.0, NEEDED.format("10.00")),
+        (4, 40960, 0.9, 2.0, NEEDED.format("2.50")),
+        (1, 40960, 0.9, 180.0, "GPU KV cache size: 1,310,720 tokens"),  # more than the GPU has
     ],
 )
 def test_the_browser_advises_on_a_known_model_as_python_does(

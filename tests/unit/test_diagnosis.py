@@ -592,6 +592,52 @@ def test_a_pool_above_the_devices_memory_is_not_used(gpu: str | None) -> None:
     assert any("5,446.00 GiB is more than" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "GPU KV cache size: 1,310,720 tokens",
+        "GPU KV cache size: 1,310,720 tokens\nMaximum concurrency for 32,768 tokens per request: 40.00x",
+    ],
+)
+def test_what_is_counted_in_a_pool_that_is_not_used_is_not_used(counted: str) -> None:
+    log = (
+        "INFO vLLM API server version 0.27.1\n"
+        "INFO non-default args: {'model': 'Qwen/Qwen3-8B', 'max_model_len': 32768}\n"
+        f"INFO Available KV cache memory: 180.00 GiB\n{counted}\n"
+    )
+    found = read(log, gpu="h100-sxm-80gb")
+    assert found.headline == "The log does not show how many requests fit."
+    assert (found.concurrency, found.shorter, found.changes) == (None, (), ())
+    assert any("are ignored. The log may be of another GPU." in note for note in found.notes)
+    assert read(log, gpu="b300").concurrency == pytest.approx(40, abs=0.01)
+
+
+REFUSED_LENGTH = (
+    "ValueError: To serve at least one request with the models's max seq len (40960), ({} GiB KV cache is needed, "
+    "which is larger than the available KV cache memory ({} GiB). Based on the available memory, the estimated "
+    "maximum model length is {}."
+)
+
+
+def test_shorter_requests_follow_from_a_refusal_that_the_plan_does_not_match() -> None:
+    # Four ranks, which the log does not state: 10 GiB of one rank are 2.5 GiB of each.
+    found = read(REFUSED_LENGTH.format("2.50", "2.00", 32768), model="Qwen/Qwen3-32B")
+    assert changes(found)["max_model_len"] == (32768, 1.0)
+    assert found.shorter == ((40960, 0), (20480, 1), (10240, 3), (5120, 6))
+    assert found.linear
+    assert any("Our plan does not match the log" in note for note in found.notes)
+    named = read(REFUSED_LENGTH.format("2.50", "2.00", 32768), model="Qwen/Qwen3-32B", tensor_parallel=4)
+    assert (named.shorter, named.linear) == (found.shorter, False)
+
+
+def test_more_devices_are_not_advised_by_a_plan_that_is_not_the_logs() -> None:
+    log = REFUSED_LENGTH.format("2.50", "0.10", 1638)
+    found = read(log, model="Qwen/Qwen3-32B", gpu="h100-sxm-80gb")
+    assert "tensor_parallel" not in changes(found)
+    named = read(log, model="Qwen/Qwen3-32B", gpu="h100-sxm-80gb", tensor_parallel=4)
+    assert changes(named)["tensor_parallel"] == (8, None)
+
+
 def test_devices_of_the_printed_memory_are_offered() -> None:
     free = "Free memory on device (23.2/{} GiB) on startup. Desired GPU memory utilization is (0.9, 21.16 GiB).\n"
     (note,) = (note for note in read(free.format("23.52")).notes if "Name yours" in note)
