@@ -60,15 +60,22 @@ def estimate(
     57344
     """
     result = hypothetical(model, gpu=gpu, catalog=catalog, **options)
-    limits = result.budget
-    if result.at_home or result.request.kv_pool_bytes is None:
+    pool = None if result.at_home else result.request.kv_pool_bytes
+    if pool is None:
         return result
-    weights = min(one.budget.weights for one in (result, result.optimistic) if one is not None)
-    if weights + limits.kv_pool_bytes > limits.total_bytes:
-        room = gib(max(limits.total_bytes - weights, 0))
+    # Of a copy by its name the narrowest layers; of unequal ranks the one with the least room.
+    laid = (result.optimistic or result).deployment
+    if laid is None:
+        return result
+    weights, total = max(
+        ((int(one.resident_bytes), int(one.total_bytes)) for one in laid.ranks),
+        key=lambda one: one[0] - one[1],
+    )
+    room = max(total - weights, 0)
+    if pool > room:
         raise InputError(
-            f"kv pool: found {gib(limits.kv_pool_bytes)} GiB per GPU; next to {gib(weights)} GiB of weights, "
-            f"{result.request.accelerator.name} has room for at most {room} GiB"
+            f"kv pool: found {gib(pool)} GiB per GPU; next to {gib(weights)} GiB of weights, "
+            f"{result.request.accelerator.name} has room for at most {gib(room)} GiB"
         )
     return result
 

@@ -335,6 +335,16 @@ def test_a_pool_that_has_no_room_beside_the_weights_is_refused(pool, engine) -> 
         InputError, match=r"kv pool: found .* GiB per GPU; next to 15\.\d+ GiB of weights, H100 .* 63\."
     ):
         kvreport.estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", engine=engine, **pool)
+    with pytest.raises(
+        InputError, match="kv pool: "
+    ):  # the last of four stages holds more weights than the first
+        kvreport.estimate(
+            "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
+            gpu="h200-nvl-141gb",
+            engine="vllm-0.19",
+            pipeline_parallel=4,
+            kv_pool="20GiB",
+        )
     least = kvreport.estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", engine=engine, kv_pool="63GiB").to_dict()
     assert least["max_concurrent_requests_by_memory"] <= least["max_concurrent_requests_ceiling"]
 
