@@ -420,7 +420,7 @@ def listed(packages: Path, draft: Draft, first: Container[str] = ()) -> dict[str
     since = str(date.fromisoformat(newest) - timedelta(LIKED_DAYS)) if newest else ""
     for row in rows:
         id_, context, day = str(row["name"]), row.get("context_length"), _day(row.get("release_date"))
-        title = f"llmfit {release}, its list of models: {id_}"
+        title = f"llmfit {release}, list of models: {id_}"
         likes = FIRST_LIKED if _type(row.get("architecture")) in first else LIKED
         found[id_] = Wanted(
             id_,

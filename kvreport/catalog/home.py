@@ -20,7 +20,7 @@ from kvreport.catalog.shelf import CatalogFile
 
 GIB: Final = 1 << 30
 MIB: Final = 1 << 20
-_UNCHECKED: Final = "General knowledge of the maker's figures, not yet checked against a datasheet"
+_UNCHECKED: Final = "Manufacturer's figures from general knowledge, not checked against a data sheet"
 
 
 class AppleChip(Record):
