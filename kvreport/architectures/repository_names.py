@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.catalog.layouts import GROUPS, regrouped
@@ -176,7 +176,9 @@ def quantized_name(name: str) -> QuantizedName | None:
         return QuantizedName(bases, "mlx8-g64", "the rest in groups of 64, as is usual", "mxfp4", mixed=False)
     mlx = org.lower() == "mlx-community" or re.search(r"[-_]MLX[-_]", tail, re.IGNORECASE)
     if mlx and (found := _MLX.search(tail)) is not None:
-        return _made(org, re.sub(r"[-_]MLX$", "", tail[: found.start()], flags=re.IGNORECASE), *_mlx(found))
+        tail = re.sub(r"[-_]MLX$", "", tail[: found.start()], flags=re.IGNORECASE)
+        plain = _made(org, tail, *_mlx(found))
+        return _learned(plain) if plain is not None and _LEARNED.search(found[0]) else plain
     for pattern, form, usual in _RULES:
         found = re.search(rf"(?:{pattern})$", tail, re.IGNORECASE)
         if found is not None:
@@ -198,6 +200,17 @@ def _mlx(found: re.Match[str]) -> tuple[str, str | None]:
     group = re.search(r"-gs(\d+)", text)
     size = group[1] if group is not None else "64"
     return f"mlx{bits}-g{size}", None if group else "groups of 64, as is usual"
+
+
+_LEARNED: Final = re.compile(r"-(?:DWQ|AWQ)(?=-|$)", re.IGNORECASE)
+"""Copies of mlx-lm's tools that learn, which take other groups and bits for some layers (0.32.2, ``quant/``)."""
+
+
+def _learned(plain: QuantizedName) -> QuantizedName:
+    """A copy whose name need not say its groups, nor which layers have more bits."""
+    groups = (GROUPS[0], GROUPS[-1]) if plain.usual else ()
+    least, most = [re.sub(r"-g\d+$", f"-g{group}", plain.weights) for group in groups] or [plain.weights] * 2
+    return replace(plain, least=least, most=most, mixed=True)
 
 
 _ONE_RULE: Final = ("mlx", "exl", "aqlm", "hqq", "bnb")

@@ -15,6 +15,10 @@ OLLAMA_PREFIX: Final = "ollama-"
 OLLAMA_MAKES: Final = ("q4_k_m", "q4_k_s", "q8_0")
 """Mixes that Ollama's quantizer makes of a model in 16 bits (``ollama create --quantize``)."""
 
+QAT_MIX: Final = "qat_q4_0"
+"""Q4_0 with tables in F16, as Google publishes checkpoints that were trained for it: 17.2 GB of Gemma 3 27B, of which
+Q6_K tables leave 15.6 (model card of stduhpf/google-gemma-3-27b-it-qat-q4_0-gguf-small)."""
+
 
 class ReportedCompute(Record):
     """A compute buffer of one slot that somebody published and these rules do not reach."""
@@ -107,6 +111,7 @@ class OllamaNames(CatalogFile):
         if found is None:
             return None
         mix = rest.rpartition("-")[2] or found.format
+        mix = QAT_MIX if mix == "qat" else mix
         known = "_" in mix or mix in ("fp16", "f16", "bf16", "f32")
         own = found.format.startswith(OLLAMA_PREFIX) and mix in OLLAMA_MAKES
         return (

@@ -165,6 +165,10 @@ class Experts(Record):
     per_token: Annotated[int, Field(ge=1, le=1 << 20)]  # Experts that one token reads.
 
 
+BY_NAME: Final = "by the repository's name"
+"""How the source of a format ends that a copy's name alone says."""
+
+
 class Model(Record):
     """A model as published."""
 
@@ -236,6 +240,18 @@ class Model(Record):
     def by_name(self) -> bool:
         """True if the copy's name alone says in which formats its layers are, so that its weights are a range."""
         return any(row.narrowest is not None for row in self.weights)
+
+    @property
+    def is_unread(self) -> bool:
+        """True if a copy's name is all that is known of it, whether its weights are a range or not."""
+        return self.by_name or any(source.title.endswith(BY_NAME) for source in self.sources)
+
+    @property
+    def weight_words(self) -> str:
+        """What an answer's title says of the weights: as released, or by the name where nobody read the copy."""
+        return (
+            f"{self.weight_format} by its name" if self.is_unread else f"as released ({self.weight_format})"
+        )
 
     @cached_property
     def layer_count(self) -> int:

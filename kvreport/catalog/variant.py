@@ -36,6 +36,10 @@ _WHOLE_CHANNELS: Final = "gptq"
 """How the formats begin whose publishers also give a whole channel one scale: TheBloke/Llama-2-70B-chat-GPTQ, whose
 main branch has 35.33 GB and no groups (its README.md at 7a706cfe)."""
 
+_WIDEST: Final = {"mlx": "mlx8-g32"}
+"""What layers have at most whose tool converts all, by how its formats begin; others may leave them in 16 bits. mlx has
+2 to 8 bits (mlx 0.31 ``quantize``)."""
+
 NARROWEST_MATRIX: Final = 32
 """A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
 
@@ -138,6 +142,7 @@ def as_range(
     shares. ``formats`` are the listed weight formats.
     """
     kept, form = largest(base), variant.weight_format
+    wider = widest_of(form)
     coarse, fine = least or _fewest(form), most or form
     converted = (*_MORE, "embedding") if form.startswith(_INTEGERS) else _MORE
     narrowest = variant.model_copy(
@@ -152,12 +157,21 @@ def as_range(
             }
         )
         for row, small, original in zip(wide.weights, narrow.weights, base.weights, strict=True)
-        for widest in [fine if row.component == kept and row.released else _kept(original)]
+        for widest in [
+            fine
+            if row.component == kept and row.released
+            else (wider if small.released else None) or _kept(original)
+        ]
     )
     if untied and all(row.component != "output_head" for row in rows):
         table = next(row for row in rows if row.component == "embedding")
         rows += (table.model_copy(update={"name": "lm_head.weight", "component": "output_head"}),)
     return wide.model_copy(update={"weights": rows})
+
+
+def widest_of(form: str) -> str | None:
+    """The format with the most bytes that layers have where a copy's tool converts all; None where some are left alone."""
+    return next((name for begins, name in _WIDEST.items() if form.startswith(begins)), None)
 
 
 def _fewest(form: str) -> str:

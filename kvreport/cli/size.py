@@ -445,11 +445,8 @@ def _each(requests: int) -> str:
 def _weights(found: Solution) -> str:
     """The weight format, by the name of what the checkpoint has where none was chosen."""
     from kvreport.catalog.load import RELEASED
-    from kvreport.estimation.variants import weight_words
 
-    if found.weight_format != RELEASED:
-        return found.weight_format
-    return weight_words(found.model)
+    return found.model.weight_words if found.weight_format == RELEASED else found.weight_format
 
 
 def _of(found: Solution) -> str:

@@ -149,7 +149,7 @@ class Estimate(AtContext):
                 f"cache {cache.label}, {by}"
             )
         if request.weight_format is None:
-            named = f"as released ({request.model.weight_format}), cache {cache.label}"
+            named = f"{request.model.weight_words}, cache {cache.label}"
         else:
             named = f"{request.weight_format_name}, cache {cache.name}"
         return f"weights {named}, {by}"

@@ -309,13 +309,13 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     yield (
         f"weights: {parameters['total']:,} parameters ({human_parameters(parameters['total'])}{active}) "
         + (
-            f"in {request.model.weight_format} by its name"
-            if estimate.by_name
+            f"in {request.model.weight_words}"
+            if request.weight_format is None and request.model.is_unread
             else f"as {request.weight_format_name}"
         )
         + (
             f", {request.model.weight_format}"
-            if request.weight_format is None and not estimate.by_name
+            if request.weight_format is None and not request.model.is_unread
             else ""
         )
         + f" = {estimate.weight_bytes_per_gpu:,} B ({gib(estimate.weight_bytes_per_gpu)} GiB) per GPU"

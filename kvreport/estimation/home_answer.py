@@ -17,7 +17,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
     most_slots,
 )
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, QAT_MIX, OllamaNames
 from kvreport.catalog.release import trait
 from kvreport.catalog.server_flags import flag_names
 from kvreport.estimation.answer import Estimate
@@ -547,6 +547,8 @@ def _ollama_name(model: str, mix: str) -> str:
     found = next((name for name, held in names.items() if held.model == model), None)
     if found is None:
         return model
+    if mix == QAT_MIX:
+        return f"{found}-it-qat"
     own = names[found].format.removeprefix(OLLAMA_PREFIX)
     plain = mix.removeprefix(OLLAMA_PREFIX)
     return found if own == plain else f"{found}-{plain}"

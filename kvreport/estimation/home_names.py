@@ -14,7 +14,7 @@ from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
 from kvreport.architectures.repository_names import is_docker_model, mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
-from kvreport.catalog.llama_cpp import OllamaNames, PublishersMixes
+from kvreport.catalog.llama_cpp import QAT_MIX, OllamaNames, PublishersMixes
 from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
@@ -148,7 +148,10 @@ def by_local_name(query: Query, catalog: Catalog) -> tuple[Query, Named]:
         return query, Named()
     found = OllamaNames.need().find(repository_name(query.model))
     if found is not None:
-        return replace(query, model=found.model, weights=query.weights or found.format), Named()
+        named = Named()
+        if found.format == QAT_MIX and query.weights is None:
+            named = _qat(repository_name(query.model))
+        return replace(query, model=found.model, weights=query.weights or found.format), named
     if is_gguf(query.model):
         return _by_file_name(query, catalog)
     name = repository_name(query.model)
@@ -234,6 +237,17 @@ def read_fetched(file: GgufFile) -> GgufModel:
 
 
 _FETCH: Final = "; --fetch reads the types in the file"
+_QAT: Final = re.compile(r"[-_.]qat[-_.]", re.IGNORECASE)
+_QAT_LEAST: Final = "q4_0"
+
+
+def _qat(name: str) -> Named:
+    """A copy of a checkpoint trained for Q4_0, whose publisher may have left the tables in 16 bits."""
+    said = (
+        f"{name}: a copy of a checkpoint trained for {_QAT_LEAST.upper()} may keep its embedding in F16, or in the type "
+        f"of llama.cpp's quantizer; by its name, weights are a range{_FETCH}"
+    )
+    return Named((said,), mix=_QAT_LEAST.upper(), least=_QAT_LEAST)
 
 
 def _by_base(query: Query, name: str, mix: str | None, catalog: Catalog) -> tuple[Query, Named] | None:
@@ -248,6 +262,8 @@ def _by_base(query: Query, name: str, mix: str | None, catalog: Catalog) -> tupl
         own = base.weight_format if base.weight_format == "mxfp4" else USUAL_MIX
         said = f"{name} states no mix: {own.upper()}, as is usual{_FETCH}"
         return replace(query, model=base, weights=own), Named((said,))
+    if weights == _QAT_LEAST and _QAT.search(name):
+        return replace(query, model=base, weights=QAT_MIX), _qat(name)
     if is_mix(weights) and not mix.upper().startswith("UD-"):
         said = f"{name}: by its name, types are those of llama.cpp's quantizer for {mix.upper()}{_FETCH}"
         return replace(query, model=base, weights=weights), Named((said,))

@@ -19,12 +19,12 @@ from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import GROUPS, QUANTISED, group_of, regrouped
 from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.model import Component, Model
-from kvreport.catalog.variant import Variant, as_range, expand, largest
+from kvreport.catalog.model import BY_NAME, Component, Model
+from kvreport.catalog.variant import Variant, as_range, expand, largest, widest_of
 from kvreport.errors import InputError
 from kvreport.words import COMPONENTS
 
-_GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
+_GGUF_MIX: Final = re.compile(r"(?:i?q|tq|qat_q)\d[\w]*")
 """Mixes of llama.cpp: their tensors have several types, which its own rules decide."""
 
 
@@ -88,6 +88,11 @@ def _sentence(name: str, base: Model, form: WeightFormat, said: QuantizedName, m
             f" Which layers are wider is not known: numbers are a range, from every layer in {form.name} "
             f"to the {COMPONENTS[largest(base)].lower()} alone."
         )
+        if (others := widest_of(form.name)) is not None:
+            mix = (
+                f" Neither groups nor wider layers are known: numbers are a range, from every layer in {said.least} to "
+                f"the {COMPONENTS[largest(base)].lower()} in {said.most} with others in {others}."
+            )
     return (
         f"{name} is not in the catalog; by its name it is {base.id} in {label}.{mix} "
         "Its own config says it exactly: --fetch, or the path of its config.json."
@@ -152,11 +157,6 @@ def groups_to_try(model: Model) -> Iterator[int | None]:
     yield from (group for group in GROUPS[1:] if sizes and min(sizes) <= group < max(sizes))
 
 
-def weight_words(model: Model) -> str:
-    """What an answer's title says of a model's weights: as released, or by its name."""
-    return f"{model.weight_format} by its name" if model.by_name else f"as released ({model.weight_format})"
-
-
 def gguf_base(name: str, catalog: Catalog) -> tuple[Model, str] | None:
     """Return the model that a GGUF repository's name means, and its mix; None for other names.
 
@@ -191,7 +191,7 @@ def _named(
     clean = name.replace(":", "-")
     source = Source(
         covers=("weights", "weight_format"),
-        title=f"{base.id} converted to {label or form}; by the repository's name",
+        title=f"{base.id} converted to {label or form}; {BY_NAME}",
         evidence="derived",
     )
     return Variant(

@@ -364,7 +364,7 @@ def test_ollamas_own_types_give_the_printed_buffers() -> None:
     ("name", "base", "mix"),
     [
         ("Qwen/Qwen3-8B-Q8_0-GGUF", "Qwen/Qwen3-8B", "q8_0"),
-        ("google/gemma-4-E4B-it-qat-q4_0-gguf", "google/gemma-4-E4B-it", "q4_0"),
+        ("google/gemma-4-E4B-it-Q4_0-GGUF", "google/gemma-4-E4B-it", "q4_0"),
     ],
 )
 def test_a_mix_may_stand_before_the_word_gguf(name: str, base: str, mix: str) -> None:
@@ -374,6 +374,36 @@ def test_a_mix_may_stand_before_the_word_gguf(name: str, base: str, mix: str) ->
     assert isinstance(plain, LocalEstimate)
     assert answer.request.model == plain.request.model
     assert answer.budget == plain.budget
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "google/gemma-3-27b-it-qat-q4_0-gguf",
+        "gemma3:27b-it-qat",
+    ],
+)
+def test_a_copy_trained_for_q4_0_is_a_range_over_its_tables(name: str) -> None:
+    """Published: 17.2 GB with tables in F16, of Google's file, and 15.6 GB with Q6_K (see ``QAT_MIX``)."""
+    found = estimate(name, gpu="rtx-4090", context_tokens=8192)
+    assert isinstance(found, LocalEstimate)
+    least, most = found.range_of("weight_bytes_per_gpu")
+    assert least / 1e9 == pytest.approx(15.6, abs=0.05)
+    assert most / 1e9 == pytest.approx(17.2, abs=0.05)
+    assert found.request.model.id == "google/gemma-3-27b-it"
+    assert "weights Q4_0 by its name: 14.49 to 16.04 GiB per GPU" in found.formats
+    assert any("may keep its embedding in F16" in text for text in found.request.assumptions)
+    assert name in (found.command or "")
+
+
+def test_the_narrow_end_of_a_copy_trained_for_q4_0_is_the_quantizers() -> None:
+    found = estimate("google/gemma-4-E4B-it-qat-q4_0-gguf", gpu="rtx-4090", context_tokens=8192)
+    plain = estimate(
+        "google/gemma-4-E4B-it", gpu="rtx-4090", context_tokens=8192, engine="llama-cpp", weights="q4_0"
+    )
+    assert found.optimistic is not None
+    assert found.optimistic.budget == plain.budget
+    assert found.weight_bytes_per_gpu > plain.weight_bytes_per_gpu
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX
+from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, QAT_MIX
 from kvreport.errors import InputError
 
 MIXES: Final = {
@@ -31,6 +31,7 @@ MIXES: Final = {
     "iq1_m": "iq1_m", "iq2_xxs": "iq2_xxs", "iq2_xs": "iq2_xs", "iq2_s": "iq2_xs", "iq2_m": "iq2_s",
     "iq3_xxs": "iq3_xxs", "iq3_xs": "iq3_s", "iq3_s": "iq3_s", "iq3_m": "iq3_s", "iq4_xs": "iq4_xs",
     "iq4_nl": "iq4_nl", "tq1_0": "tq1_0", "tq2_0": "tq2_0", "q1_0": "q1_0", "q2_0": "q2_0", "mxfp4": "mxfp4",
+    QAT_MIX: "q4_0",
 }  # fmt: skip
 """Mixes by name, each with the type that most of its tensors have. ``mxfp4`` is ``MXFP4_MOE``."""
 
@@ -224,6 +225,8 @@ def _fallback(kind: str, columns: int) -> str:
 
 def _chosen(state: _State, tensor: LocalTensor, default: str) -> str:
     role, mix = tensor.role, state.mix
+    if mix == QAT_MIX and role in ("output", "token_embd", "per_layer_token_embd"):
+        return "f16"
     if role == "output" or (state.tied and role == "token_embd"):
         return _output_type(state, tensor, default)
     if mix == "mxfp4":
