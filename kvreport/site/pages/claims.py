@@ -167,7 +167,7 @@ def _context(
             digest=request.digest,
             legend=(),
             notes=(),
-            caption="Each mark is one claim. At 1, the figure is right. At 2, it is twice the recomputed value. Claims that "
+            caption="Each mark is one claim. At 1, the figure is right. At 2, the figure is twice the recomputed value. Claims that "
             "state a bound, such as more than 80 GB, are not shown. The axis is logarithmic.",
             table=Table("", Column(""), (), ()),
             finding=_finding(found),
