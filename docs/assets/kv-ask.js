@@ -1076,13 +1076,10 @@
       };
     }
     if (model && missed.some((word) => TAKEN_AWAY.test(word))) {
-      const links = [
-        [`the page of ${model.name}`, `models/${model.id}/`],
-        ["badges and cards for other pages", "about/contract/"],
-      ];
       return {
-        said: `The page of ${model.name} has its charts and tables as files, to embed and to cite.`,
-        links: missed.includes("badge") ? links.reverse() : links,
+        said:
+          `The page of ${model.name} has its charts and tables as files, to embed and to cite, and a badge.`,
+        links: [[`the page of ${model.name}`, `models/${model.id}/`]],
       };
     }
     const choice = asks.filter((word) => CHOICE.test(word));

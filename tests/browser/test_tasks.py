@@ -296,7 +296,7 @@ def test_memory_share_and_sequences(reader, answer):
     reader.type("#kv-seqs", "16")
     want = answer(LLAMA_8B, gpu="H100", context_tokens="8K", utilization=0.8, max_seqs=16)
     assert reader.requests() == want.max_concurrent_requests == 16
-    assert "limited by max_num_seqs" in reader.headline
+    assert "The limit is max_num_seqs (16)." in reader.headline
 
 
 def test_another_release_of_the_engine(reader, answer):
