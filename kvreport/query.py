@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache, partialmethod
-from typing import Any, Final, Literal, TypeVar
+from numbers import Integral
+from typing import Any, Final, Literal, TypeVar, cast
 
 from kvreport.errors import InputError, shorten
 from kvreport.units import parse_bytes
@@ -25,6 +26,7 @@ Kind = Literal["text", "whole", "share", "tokens", "bytes", "switch", "tristate"
 on or off, one of some words, NAME=NUMBER (repeatable)."""
 
 _One = TypeVar("_One", bound=str | int)
+_Kind = TypeVar("_Kind")
 
 Group = Literal["question", "layout", "engine", "home", "extras"]
 
@@ -627,6 +629,36 @@ def schema() -> dict[str, Any]:
 def several(given: _One | Iterable[_One]) -> list[_One]:
     """One value or several, as a list; a text is one value, not its letters."""
     return [given] if isinstance(given, str | int) else list(given)
+
+
+_KINDS: Final[dict[type, str]] = {str: "names, as texts", int: "whole numbers"}
+
+
+def several_of(name: str, given: object, kind: type[_Kind], *, none: bool = False) -> list[_Kind]:
+    """One value or several of one kind, as a list.
+
+    ``none``: True if a list of nothing has a meaning, too.
+
+    Raises:
+        InputError: If it is something else, or one of several is.
+    """
+    sort = Integral if kind is int else kind
+    one = isinstance(given, sort) and not isinstance(given, bool)
+    listed = (
+        [given]
+        if one
+        else list(given)
+        if isinstance(given, Iterable) and not isinstance(given, str)
+        else None
+    )
+    if (
+        listed is None
+        or not (listed or none)
+        or any(not isinstance(each, sort) or isinstance(each, bool) for each in listed)
+    ):
+        wanted = _KINDS.get(kind, f"records of kvreport.{kind.__name__}")
+        raise InputError(f"{name}: found {shorten(given)}; allowed: one or a list of {wanted}")
+    return cast("list[_Kind]", listed)
 
 
 def of_group(group: Group) -> Iterator[Option]:

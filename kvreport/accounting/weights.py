@@ -22,7 +22,8 @@ from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, WeightGroup
 from kvreport.catalog.release import trait
 from kvreport.catalog.variant import is_matrix
-from kvreport.errors import InputError
+from kvreport.errors import Fault, InputError
+from kvreport.units import GIB
 
 COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
 """All components, in the order in which they are shown."""
@@ -192,6 +193,40 @@ def released_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> int:
     """
     plain = _DTYPE_BYTES[model.dtype]
     return sum(_published_bytes(model, row, formats, plain) for row in model.weights)
+
+
+_TOTALS_WITHIN: Final = 0.0015
+"""A listed total has two decimals of a GiB; what a checkpoint keeps in float32 is within this too."""
+_ROUNDED_GIB: Final = 0.006
+
+
+def contradiction(model: Model, formats: Mapping[str, WeightFormat]) -> Fault | None:
+    """What a record says of its weights that its own tensors do not make; None where they agree."""
+    where, form = f"models/{model.slug}.yaml", formats.get(model.weight_format)
+    if (
+        form is not None
+        and form.bits < SERVED_BYTES * 8
+        and all(row.released is None for row in model.weights)
+    ):
+        return Fault(
+            where,
+            "weight_format",
+            f"{form.name}, and no tensor states a format",
+            f"weights with 'released: {form.name}', a copy with quantized_from, or bf16",
+        )
+    total = model.published_total
+    if total is None:
+        return None
+    listed = (total.gib - total.unused_gib) / total.copies
+    counted = released_bytes(model, formats) / GIB
+    if abs(counted - listed) <= max(_TOTALS_WITHIN * listed, _ROUNDED_GIB):
+        return None
+    return Fault(
+        where,
+        "published_total",
+        f"{listed:.2f} GiB, where the record's tensors make {counted:.2f} GiB",
+        f"tensors within {_TOTALS_WITHIN:.2%} of the total",
+    )
 
 
 def _published_bytes(model: Model, row: WeightGroup, formats: Mapping[str, WeightFormat], plain: int) -> int:

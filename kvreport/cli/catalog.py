@@ -20,10 +20,15 @@ def print_model(options: argparse.Namespace) -> int:
 
 def check_catalog(options: argparse.Namespace) -> int:
     """Carry out the command."""
+    from kvreport.accounting.weights import contradiction
     from kvreport.catalog.load import load_catalog
+    from kvreport.errors import CatalogError
 
     stated = options.data if options.folder is None else options.folder
     catalog = load_catalog(stated)
+    found = [contradiction(model, catalog.weight_formats) for model in catalog.models.values()]
+    if faults := tuple(fault for fault in found if fault is not None):
+        raise CatalogError(faults)
     shelves = {"model": catalog.models, "accelerator": catalog.accelerators, "engine": catalog.engines}
     counts = ", ".join(f"{len(one)} {name}{'s' * (len(one) != 1)}" for name, one in shelves.items())
     write(f"{'catalog of this package' if stated is None else stated}: {counts}; no fault found")

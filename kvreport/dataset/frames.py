@@ -19,7 +19,7 @@ from kvreport.dataset.tables import model_rows
 from kvreport.errors import require_text
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate
-from kvreport.query import several
+from kvreport.query import several, several_of
 from kvreport.units import parse_tokens
 
 
@@ -54,14 +54,18 @@ def matrix(
     (2, 2)
     """
     known = open_catalog() if catalog is None else catalog
+    if engine is not None:
+        require_text(engine=engine)
     chosen = axes(
         known,
         models=_patterns("models", models),
         gpus=_patterns("gpus", gpus),
         contexts=None if contexts is None else [parse_tokens(one) for one in several(contexts)],
-        tensor_parallel=None if tensor_parallel is None else several(tensor_parallel),
-        weights=None if weights is None else several(weights),
-        kv=None if kv is None else several(kv),
+        tensor_parallel=None
+        if tensor_parallel is None
+        else several_of("tensor-parallel", tensor_parallel, int),
+        weights=None if weights is None else several_of("weights", weights, str),
+        kv=None if kv is None else several_of("kv", kv, str),
         engine=engine,
     )
     frames = [capacity_table(cube).to_pandas(strings_to_categorical=True) for cube in cubes(chosen)]
@@ -111,7 +115,7 @@ def boundary(
         most = max((row.max_concurrent_requests for row in answer.by_context), default=1)
         counts = [1 << power for power in range(max(most, 1).bit_length())]
     else:
-        counts = several(requests)
+        counts = several_of("requests", requests, int)
     longest = np.asarray(answer.longest_of([-(-count // copies) for count in counts]), dtype=np.int64)
     return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
 

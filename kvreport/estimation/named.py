@@ -8,6 +8,7 @@ from typing import Final
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.support import lacks_class, other_reader
+from kvreport.accounting.weights import contradiction
 from kvreport.architectures.repository_names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -15,7 +16,7 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalog, named_release
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
-from kvreport.errors import InputError, shorten
+from kvreport.errors import CatalogError, InputError, shorten
 from kvreport.estimation.opened import Opened, listed
 
 
@@ -76,6 +77,8 @@ def open_model(
     if revision is None:
         known = catalog.known_model(model)
         if known is not None:
+            if (fault := contradiction(known, catalog.weight_formats)) is not None:
+                raise CatalogError((fault,))
             return listed(known)
     from kvreport.estimation.opening import open_name  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ from kvreport.estimation.not_followed import not_followed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.sizing import Sizing
 from kvreport.estimation.variants import narrowed
-from kvreport.query import Query, several
+from kvreport.query import Query, several, several_of
 from kvreport.units import count, parse_tokens
 
 __all__ = ["RENTED_FIRST", "TENSOR_PARALLEL", "Sizing", "size"]
@@ -131,12 +131,7 @@ def size(
             f"engine: found {policy.name}, which keeps one copy of a model on one machine; allowed: kvreport.size_home(...) for it, "
             "or the engine of a server, such as vllm"
         )
-    names, weights, kv, gpus = several(models), several(weights), several(kv), several(gpus)
-    sizes = None if tensor_parallel is None else several(tensor_parallel)
-    if sizes == []:
-        raise InputError(
-            "tensor-parallel: found no size; allowed: sizes to try, such as 1 and 2, or None for the usual ones"
-        )
+    names, weights, kv, gpus, sizes = _lists(models, weights, kv, gpus, tensor_parallel)
     asked_of_engine = Query(
         model=names[0], utilization=utilization, max_seqs=max_seqs, max_batched_tokens=max_batched_tokens
     )
@@ -224,11 +219,30 @@ def size(
     )
 
 
+def _lists(
+    models: object, weights: object, kv: object, gpus: object, sizes: object
+) -> tuple[list[str], list[str], list[str], list[str], list[int] | None]:
+    """The arguments that state one or several, as lists."""
+    if not isinstance(models, str) and isinstance(models, Sequence) and not models:
+        raise InputError("models: found no name; allowed: one or a list of names")
+    if isinstance(sizes, Sequence) and not sizes:
+        raise InputError(
+            "tensor-parallel: found no size; allowed: sizes to try, such as 1 and 2, or None for the usual ones"
+        )
+    return (
+        several(models),  # type: ignore[arg-type]
+        several_of("weights", weights, str),
+        several_of("kv", kv, str),
+        several_of("gpus", gpus, str, none=True),
+        None if sizes is None else several_of("tensor-parallel", sizes, int),
+    )
+
+
 def _layouts(
     known: Catalog, sizes: Sequence[int] | None, layouts: Sequence[Layout] | None
 ) -> tuple[Layout, ...]:
     if layouts is not None:
-        return tuple(layouts)
+        return tuple(several_of("layouts", layouts, Layout, none=True))
     if sizes is not None:
         return ()
     return tuple(Layout(**one.model_dump()) for one in (*known.grid.layouts, *known.grid.sizing_layouts))
@@ -269,6 +283,9 @@ def _requests(
 def _offers(
     known: Catalog, gpus: Sequence[str], available: int | None, prices: Mapping[str, float] | None
 ) -> list[Offer]:
+    stated: object = prices or {}
+    if not isinstance(stated, Mapping) or not all(isinstance(one, int | float) for one in stated.values()):
+        raise InputError(f"prices: found {shorten(prices)}; allowed: a number above 0 for each name of a GPU")
     priced = {known.accelerator(name).id: price for name, price in (prices or {}).items()}
     for name, price in priced.items():
         if not price > 0:

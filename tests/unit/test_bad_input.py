@@ -242,6 +242,38 @@ def test_a_faulty_record_is_told_as_it_is(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "[4096, 14336], count: 32",
+            "[4096, 14336], count: 3",
+            "published_total: found 14.96 GiB, where the record's tensors make ",
+        ),
+        (
+            "weight_format: bf16",
+            "weight_format: nvfp4",
+            "weight_format: found nvfp4, and no tensor states a format; allowed: ",
+        ),
+    ],
+)
+def test_a_record_whose_tensors_are_not_what_it_says_is_refused(capsys, tmp_path, old, new, said):
+    data = tmp_path / "mine/data"
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    (record,) = (data / "models").iterdir()
+    text = record.read_text(encoding="utf-8")
+    changed = text.replace(old, new, 1)
+    assert changed != text
+    assert main(["check", str(data)]) == 0
+    record.write_text(changed, encoding="utf-8")
+    capsys.readouterr()
+    for words in (["check", str(data)], ["estimate", record.stem, "--gpu", "H100", "--data", str(data)]):
+        assert main(words) == 2
+        told = capsys.readouterr()
+        assert f"models/{record.stem}.yaml: {said}" in told.err
+        assert not told.out
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["estimate", "llama-3.1-8b", "--gpu", "H100", "--max-seqs", "0"], "--max-seqs: found 0"),
@@ -261,6 +293,14 @@ def test_an_error_names_the_flag_and_suggests_what_a_person_would(words, said, c
     assert "SGLang" not in told
 
 
+def asked_size(**wrong):
+    return kvreport.size("llama-3.1-8b", concurrent=4, context="8K", **({"gpus": "h100-sxm-80gb"} | wrong))
+
+
+def asked_matrix(**wrong):
+    return kvreport.matrix(models="llama-3.1-8b", gpus="h100-sxm-80gb", contexts=[8192], **wrong)
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -270,6 +310,40 @@ def test_an_error_names_the_flag_and_suggests_what_a_person_would(words, said, c
         (lambda: kvreport.matrix(models="llama-9", gpus="*", contexts=[8192]), "did you mean meta-llama/"),
         (lambda: kvreport.estimate("llama-3.1-8b", gpu="H100", context_tokens=[1]), r"context: found \[1\]"),
         (lambda: kvreport.replay(3, "llama-3.1-8b", gpu="H100"), "trace: found neither a file '3'"),
+        (
+            lambda: asked_size(layouts=["tp2"]),
+            "layouts: found .*; allowed: one or a list of records of kvreport.Layout",
+        ),
+        (lambda: asked_size(layouts=3), "layouts: found 3; allowed: "),
+        (
+            lambda: asked_size(tensor_parallel=["2"]),
+            "tensor-parallel: found .*; allowed: one or a list of whole numbers",
+        ),
+        (lambda: asked_size(tensor_parallel=2.5), "tensor-parallel: found 2.5; allowed: "),
+        (lambda: asked_size(weights=[4]), "weights: found .*; allowed: one or a list of names"),
+        (lambda: asked_size(kv=None), "kv: found None; allowed: one or a list of names"),
+        (lambda: asked_size(gpus=[3]), "gpus: found .*; allowed: one or a list of names"),
+        (lambda: asked_size(prices=["h100"]), "prices: found .*; allowed: a number above 0 for each name"),
+        (
+            lambda: asked_size(prices={"h100-sxm-80gb": "2"}),
+            "prices: found .*; allowed: a number above 0 for each",
+        ),
+        (lambda: kvreport.size([], concurrent=4, context=8192), "models: found no name"),
+        (
+            lambda: asked_matrix(tensor_parallel=["tp2"]),
+            "tensor-parallel: found .*; allowed: one or a list of whole",
+        ),
+        (
+            lambda: asked_matrix(tensor_parallel=[2.5]),
+            "tensor-parallel: found .*; allowed: one or a list of whole",
+        ),
+        (lambda: asked_matrix(weights=[]), "weights: found .*; allowed: one or a list of names"),
+        (lambda: asked_matrix(kv=[None]), "kv: found .*; allowed: one or a list of names"),
+        (lambda: asked_matrix(engine=3), "engine: found 3; allowed: a text"),
+        (
+            lambda: kvreport.boundary("llama-3.1-8b", gpu="H100", requests=["x"]),
+            "requests: found .*; allowed: one or",
+        ),
     ],
 )
 def test_a_wrong_type_or_name_in_python_is_one_sentence(asked, said):
