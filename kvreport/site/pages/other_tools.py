@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvreport import units
 from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool
-from kvreport.estimation import estimate
+from kvreport.estimation.estimate import estimate, hypothetical
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def _pools(catalog: Catalog, peers: PeersFile) -> Table:
 
 def _pool_row(catalog: Catalog, tools: Sequence[Tool], question: PoolQuestion) -> Row:
     model = catalog.model(question.model)
-    ours = estimate(
+    # The planner was given the pool, whether or not a device has room for it beside the weights.
+    ours = hypothetical(
         model,
         gpu="h100-sxm-80gb",
         tensor_parallel=question.tensor_parallel,
