@@ -162,3 +162,9 @@ time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:267 msg="compute 
 time=2026-04-09T23:30:17.631-07:00 level=INFO source=device.go:272 msg="total memory" size="51.9 GiB"
 """
 """Lines as Ollama's own engine prints them since late 2025."""
+
+OLLAMA_CUT = """\
+load_tensors: offloaded 44/81 layers to GPU
+msg=offload library=cuda layers.requested=-1 layers.model=81 layers.offload=44 layers.split="" \
+memory.available="[22.9 GiB]" memory.required.full="41.3 GiB" memory.required.partial="22.5 GiB"
+"""

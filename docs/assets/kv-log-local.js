@@ -41,6 +41,7 @@
       ollama: false,
       placed: {},
       complete: false,
+      unplaced: 0,
     };
     const estimated = {};
     for (const line of text.split(/\r\n|\n|\r/)) {
@@ -63,6 +64,20 @@
     const weights = (part["weights.total"] || 0) + (part["projector.weights"] || 0);
     const [placed, layers] = start.offloaded || [1, 1];
     const share = layers ? placed / layers : 0;
+    if (part.available) start.free[table.expected[0]] = part.available;
+    start.cache = cache;
+    if (!("weights.total" in part && "kv" in part)) {
+      /* The need of all layers, whose parts are not told: what of it is placed is "partial". */
+      const onDevice = placed ? part.partial ?? (placed === layers ? full : 0) : 0;
+      if (onDevice || !placed) {
+        [onDevice, full - onDevice].forEach((bytes, at) => {
+          if (bytes > 0) start.buffers[table.expected[at]] = { all: bytes };
+        });
+      } else {
+        start.unplaced = full;
+      }
+      return;
+    }
     const devices = {
       model: weights * share,
       KV: cache * share,
@@ -78,8 +93,6 @@
         .map(([kind, bytes]) => [kind, Math.trunc(bytes)]);
       if (known.length) start.buffers[table.expected[at]] = Object.fromEntries(known);
     });
-    start.cache = cache;
-    if (part.available) start.free[table.expected[0]] = part.available;
   }
 
   function readLine(start, line, find, mib, table) {
@@ -131,9 +144,11 @@
   function headline(table, start, end = null) {
     const [placed, whole] = start.offloaded || [0, 0];
     const layers = placed < whole ? `, with ${placed} of ${whole} layers on the GPU` : "";
-    const all = `${size(taken(table, start, false))} on devices, ${
+    const divided = `${size(taken(table, start, false))} on devices, ${
       size(taken(table, start, true))
-    } in host memory${layers}`;
+    } in host memory`;
+    const part = `an unknown part of the ${size(start.unplaced)} that all layers need on devices`;
+    const all = `${start.unplaced ? part : divided}${layers}`;
     if (end) return `${end.sentence} Until then, it took ${all}.`;
     if (start.ranOut) return `The server does not start: memory ran out. Until then, it took ${all}.`;
     if (start.context === null) return `The start takes ${all}.`;

@@ -23,6 +23,8 @@ _AGAIN: Final = "retrying without pipeline parallelism"
 _PLACED_KINDS: Final = {"model weights": "model", "kv cache": "KV", "compute graph": "compute"}
 _PLACED_ENDS: Final = 'msg="total memory"'
 _EXPECTED: Final = ("expected on devices", "CPU (expected)")
+_UNDIVIDED: Final = "all"
+"""The kind of bytes that a log does not divide into kinds."""
 _EXPECTED_NAMES: Final = frozenset(_EXPECTED)
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 OPTIONS: Final = {
@@ -100,6 +102,11 @@ class LlamaStart:
         return not _EXPECTED_NAMES.isdisjoint(self.buffers)
 
     @property
+    def unplaced(self) -> int:
+        """What an older Ollama expected all layers to need, where the log does not tell how much of it is placed."""
+        return 0 if self.buffers else self.estimated.get("full", 0)
+
+    @property
     def is_empty(self) -> bool:
         """True if no line was llama.cpp's."""
         return not (self.buffers or self.cells or self.estimated)
@@ -171,6 +178,16 @@ def _expect(start: LlamaStart) -> None:
     weights = part.get("weights.total", 0) + part.get("projector.weights", 0)
     placed, layers = start.offloaded or (1, 1)
     share = placed / layers if layers else 0.0
+    if part.get("available"):
+        start.free[_EXPECTED[0]] = part["available"]
+    start.kv_bytes = cache
+    if not {"weights.total", "kv"} <= part.keys():
+        # The need of all layers, whose parts are not told: what of it is placed is "partial".
+        on_device = part.get("partial", full if placed == layers else 0) if placed else 0
+        if on_device or not placed:
+            sizes = zip(_EXPECTED, (on_device, full - on_device), strict=True)
+            start.buffers = {name: {_UNDIVIDED: size} for name, size in sizes if size > 0}
+        return
     devices = {
         "model": weights * share,
         "KV": cache * share,
@@ -183,9 +200,6 @@ def _expect(start: LlamaStart) -> None:
         known = {kind: int(size) for kind, size in kinds.items() if int(size) > 0}
         if known:
             start.buffers[name] = known
-    start.kv_bytes = cache
-    if part.get("available"):
-        start.free[_EXPECTED[0]] = part["available"]
 
 
 def _read_line(start: LlamaStart, line: str) -> None:

@@ -35,6 +35,7 @@ WORDS: Final = {
     "RS": "recurrent states",
     "compute": "working memory",
     "output": "output",
+    "all": "weights, cache and working memory",
 }
 
 
@@ -55,6 +56,8 @@ class LocalDiagnosis:
         taken = (
             f"{start.device_bytes / GIB:.2f} GiB on devices, {start.host_bytes / GIB:.2f} GiB in host memory"
         )
+        if start.unplaced:
+            taken = f"an unknown part of the {start.unplaced / GIB:.2f} GiB that all layers need on devices"
         if start.offloaded and start.offloaded[0] < start.offloaded[1]:
             taken += f", with {start.offloaded[0]} of {start.offloaded[1]} layers on the GPU"
         if self.ended is not None:

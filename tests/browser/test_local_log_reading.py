@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from startup_logs import OLLAMA_PLACED
+from startup_logs import OLLAMA_CUT, OLLAMA_PLACED
 
 from kvreport.publish.browser import script as browser_script
 from kvreport.startup_log import table
@@ -52,6 +52,8 @@ projector.weights="795.9 MiB" projector.graph="1.0 GiB"
 cmd="ollama runner --ollama-engine --ctx-size 8192 --parallel 2"
 """
 
+OLLAMA_UNKNOWN = OLLAMA_CUT.replace('memory.required.partial="22.5 GiB"', "")
+
 KILLED = OLLAMA_PLACED + "Error: llama runner process has terminated: signal: killed\n"
 
 READ = """([table, text]) => {
@@ -84,8 +86,34 @@ def page(browser: Any, repository: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     "text",
-    [FITS, RUNS_OUT, QUANTIZED, NO_CACHE, AGAIN, NO_FLASH, OLLAMA, OLLAMA_PLACED, KILLED, "nothing\n"],
-    ids=["fits", "out", "quantized", "cache", "again", "flash", "ollama", "placed", "killed", "none"],
+    [
+        FITS,
+        RUNS_OUT,
+        QUANTIZED,
+        NO_CACHE,
+        AGAIN,
+        NO_FLASH,
+        OLLAMA,
+        OLLAMA_CUT,
+        OLLAMA_UNKNOWN,
+        OLLAMA_PLACED,
+        KILLED,
+        "nothing\n",
+    ],
+    ids=[
+        "fits",
+        "out",
+        "quantized",
+        "cache",
+        "again",
+        "flash",
+        "ollama",
+        "cut",
+        "unknown",
+        "placed",
+        "killed",
+        "none",
+    ],
 )
 def test_the_browser_reads_local_starts_as_python_does(page: Any, text: str) -> None:
     theirs = page.evaluate(READ, [browser_table(), text])
@@ -98,7 +126,7 @@ def test_the_browser_reads_local_starts_as_python_does(page: Any, text: str) -> 
         start.state_bytes,
     )
     assert theirs["free"] == start.free
-    if start.buffers:
+    if not start.is_empty:
         ours = diagnose_local(text)
         assert theirs["headline"] == ours.headline
         assert theirs["changes"] == list(ours.changes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from startup_logs import LLAMA_CPP as QWEN
-from startup_logs import OLLAMA_PLACED
+from startup_logs import OLLAMA_CUT, OLLAMA_PLACED
 
 from kvreport.startup_log.llama_cpp import looks_like_llama_cpp, read_start
+from kvreport.startup_log.local import diagnose_local
 
 MIB = 1 << 20
 
@@ -85,6 +86,21 @@ def test_an_older_ollama_alone_tells_where_it_expects_its_bytes() -> None:
     assert cut.host_bytes == pytest.approx(23 / 63 * (15.4 * gib + 795.9 * MIB + 1.6 * gib), rel=1e-6)
     none = read_start(OLLAMA.replace("layers.offload=63", "layers.offload=0").splitlines())
     assert (none.device_bytes, list(none.buffers)) == (0, ["CPU (expected)"])
+
+
+def test_the_need_of_all_layers_is_not_what_is_placed() -> None:
+    """A line that was cut before its weights: what is placed is ``partial``, or unknown without it."""
+    gib = 1 << 30
+    cut = diagnose_local(OLLAMA_CUT)
+    assert "takes 22.50 GiB on devices, 18.80 GiB in host memory, with 44 of 81 layers" in cut.headline
+    assert "weights, cache and working memory 22.50 GiB; 22.90 GiB were free" in "\n".join(cut.lines())
+    unknown = diagnose_local(OLLAMA_CUT.replace('memory.required.partial="22.5 GiB"', ""))
+    assert "takes an unknown part of the 41.30 GiB that all layers need on devices" in unknown.headline
+    assert unknown.start.buffers == {}
+    every = read_start(OLLAMA_CUT.replace("44", "81").replace("22.5", "41.3").splitlines())
+    assert (every.device_bytes, every.host_bytes) == (int(41.3 * gib), 0)
+    none = read_start(OLLAMA_CUT.replace("44", "0").replace("22.5", "0").splitlines())
+    assert (none.device_bytes, none.host_bytes) == (0, int(41.3 * gib))
 
 
 def test_ollamas_own_engine_tells_where_its_bytes_lie() -> None:
