@@ -269,12 +269,12 @@ class Accelerator(Record):
     @property
     def is_computer(self) -> bool:
         """True for a computer's own chip, which cannot be put beside others in one machine."""
-        return self.form_factor in _COMPUTERS
+        return self.form_factor in _COMPUTERS or (self.form_factor is None and self.is_unified)
 
     @property
     def is_card(self) -> bool:
         """True for a card in a slot, of which a machine has as many as somebody put there."""
-        return self.form_factor in _CARD_FORMS
+        return self.form_factor in _CARD_FORMS and not self.is_computer
 
     @property
     def is_confined(self) -> bool:

@@ -207,6 +207,11 @@ class Estimate(AtContext):
         """Text before the headline if the engine was inferred from other options."""
         return ""
 
+    @property
+    def outgrows(self) -> str:
+        """Text after the headline if what the server keeps as it runs exceeds the memory that is left."""
+        return ""
+
     def runs_on(self, devices: str) -> str:
         """The verb and the devices of the headline, such as ``fits on one H100 SXM 80GB``."""
         most = self.range_of("max_concurrent_requests")[1]

@@ -21,6 +21,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.answer import (
+    POSSIBLE,
     AtContext,
     Estimate,
     between_ends,
@@ -29,7 +30,7 @@ from kvreport.estimation.answer import (
     with_open_terms,
 )
 from kvreport.estimation.explanation import explained
-from kvreport.estimation.hardware import BEST
+from kvreport.estimation.hardware import BEST, refuse_beyond_one_memory
 from kvreport.estimation.home import estimate_local
 from kvreport.estimation.home_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
@@ -235,6 +236,11 @@ def answer(request: Request) -> Estimate:
         explanation=(),
         verdict_reason=_reason(request),
     )
+    if result.verdict in POSSIBLE:
+        per_device = request.kv_offload_bytes // (layout.tensor * layout.pipeline)
+        refuse_beyond_one_memory(
+            "kv-offload", request.accelerators, result.budget.requested_bytes, per_device
+        )
     return explained(with_open_terms(result))
 
 

@@ -80,7 +80,7 @@ def headline(estimate: Estimate) -> str:
     """The conclusion in one sentence: ``14 requests at 32K fit on one H100 SXM 80GB``."""
     request = estimate.request
     begun = f"{unread_words(request.engine, request.release_read)}{estimate.engine_words}"
-    return f"{begun}{_conclusion(estimate)}{_but_for(estimate)}"
+    return f"{begun}{_conclusion(estimate)}{_but_for(estimate)}{estimate.outgrows}"
 
 
 def _conclusion(estimate: Estimate) -> str:
@@ -557,7 +557,7 @@ def _but_for(estimate: Estimate) -> str:
 
 def verdict_sentence(estimate: Estimate) -> str:
     """What the verdict means here, in one sentence, with the parts of the memory that are not known."""
-    return f"{_verdict_sentence(estimate)}{_but_for(estimate)}"
+    return f"{_verdict_sentence(estimate)}{_but_for(estimate)}{estimate.outgrows}"
 
 
 def _verdict_sentence(estimate: Estimate) -> str:
@@ -579,7 +579,7 @@ def _verdict_sentence(estimate: Estimate) -> str:
                     f"than the uncertainty of {gib(estimate.band_bytes)} GiB"
                 )
             least = f", but not one smaller by its uncertainty of {gib(estimate.band_bytes)} GiB"
-            known = "" if _but_for(estimate) else least
+            known = "" if _but_for(estimate) or estimate.outgrows else least
             return f"tight: one request of {context} fits the estimated pool{known}"
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{estimate.verdict}: {estimate.verdict_reason}"

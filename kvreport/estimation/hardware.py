@@ -13,13 +13,22 @@ from typing import Final
 from kvreport.accounting.all_to_all import MORI_HEAP_BYTES
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError, shorten
 from kvreport.query import Query
-from kvreport.units import GIB, parse_bytes
+from kvreport.resources import read_table
+from kvreport.units import GIB, human_bytes, parse_bytes
+
+ONE_MACHINE: Final[dict[str, str]] = read_table("engines of one machine")
+"""Engines whose starts are computed on one machine, and what several would take."""
 
 LEAST_MEMORY: Final = 1 << 30
 """The least memory of a device that a question may set."""
+
+MOST_TIMES: Final = 4
+"""How many times its memory a card may have that somebody modified; of those that are sold, none has more than twice (RTX 3080 20 GB
+and RTX 4090 48 GB of ``home/machines.yaml``)."""
 
 BEST: Final = "best"
 """Asks for the pipeline partition that holds the most requests."""
@@ -93,7 +102,37 @@ def devices_of(query: Query, catalog: Catalog) -> tuple[Accelerator, ...]:
     size = parsed("memory", parse_bytes, query.memory)
     if size < LEAST_MEMORY:
         raise InputError(f"memory: found {size:,} bytes; allowed: at least 1 GiB, written like 80GiB")
-    return tuple(one.with_usable(size) for one in found)
+    return tuple(_with_memory(one, size) for one in found)
+
+
+def _with_memory(device: Accelerator, size: int) -> Accelerator:
+    """The device with the memory that was asked for; with more than it is sold with, the name says so.
+
+    Raises:
+        InputError: If it cannot have so much: a computer and a slice no more than they have, a modified card
+            :data:`MOST_TIMES` of it.
+    """
+    installed = max(device.memory.advertised.value, device.usable_bytes)
+    if device.slice_of is not None:
+        installed = -(-device.usable_bytes // GIB) * GIB
+    fixed = device.is_unified or device.slice_of is not None
+    most = installed if fixed else MOST_TIMES * installed
+    if size > most:
+        why = (
+            "the memory that it has"
+            if fixed
+            else f"{MOST_TIMES} times the {human_bytes(installed)} that it is sold with"
+        )
+        raise InputError(
+            f"memory: found {human_bytes(size)} for {device.name}; allowed: at most {human_bytes(most)}, {why}"
+        )
+    changed = device.with_usable(size)
+    if size <= installed:
+        return changed
+    name = (
+        f"{device.name} with {human_bytes(size)} instead of the {human_bytes(installed)} that it is sold with"
+    )
+    return changed.model_copy(update={"name": name})
 
 
 def _ranks(query: Query) -> int:
@@ -169,6 +208,46 @@ def refuse_unlinked(layout: Layout, devices: Sequence[Accelerator], network: int
         f"allowed: 1 node of at most {alone.most_per_machine}, or "
         "--network-bandwidth for their network, such as 1.25GB (10 Gb/s)"
     )
+
+
+def refuse_machines(devices: Sequence[Accelerator], layout: Layout, engine: Engine) -> None:
+    """Refuse several machines for an engine that is computed on one.
+
+    Cards are not judged: a rig holds as many as somebody put there, and a computer may have some next to its own chip.
+
+    Raises:
+        InputError: If the devices are those of several machines.
+    """
+    named = devices if len(devices) > 1 else [devices[0]] * layout.devices
+    boards = [one for one in named if not one.is_card]
+    least = min(boards, key=lambda one: one.most_per_machine, default=None)
+    if least is not None and len(boards) > least.most_per_machine:
+        held = f"{least.most_per_machine} of {least.name}"
+        raise InputError(
+            f"gpu: found {len(boards)} for {engine.label}, and one machine holds {held}: {ONE_MACHINE[engine.family]}; "
+            "allowed: the devices of one machine"
+        )
+
+
+def refuse_beyond_one_memory(
+    field: str, devices: Sequence[Accelerator], taken_bytes: int, host_bytes: int
+) -> None:
+    """Refuse host memory that a device does not leave, where both are one memory.
+
+    ``field``: the option that asks for it. ``taken_bytes``: what the engine takes of each device. ``host_bytes``: host
+    memory for each device.
+
+    Raises:
+        InputError: If both together exceed the memory.
+    """
+    for device in devices:
+        shared = device.shared_bytes
+        if host_bytes and shared is not None and taken_bytes + host_bytes > shared:
+            raise InputError(
+                f"{field}: found {human_bytes(host_bytes)} for {device.name}, whose one memory of {human_bytes(shared)} also "
+                f"holds the {human_bytes(taken_bytes)} that the engine takes; allowed: at most "
+                f"{human_bytes(max(0, shared - taken_bytes))}, or a smaller share of the memory (--utilization)"
+            )
 
 
 def network_rate(

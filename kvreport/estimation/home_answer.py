@@ -204,6 +204,18 @@ class LocalEstimate(Estimate):
             found.append("its cache in main memory")
         return " and ".join(found)
 
+    @property
+    def outgrows(self) -> str:
+        """That the prompt cache or checkpoints that were asked for grow beyond the memory that is left at start."""
+        outgrown = self.case.outgrown(self.local) if self.case.states_growth else None
+        if outgrown is None or self.local.shortfall:
+            return ""
+        grown, room = outgrown
+        kept = "the prompt cache (--cache-ram) and checkpoints (--ctx-checkpoints)"
+        return (
+            f", but only at start: {kept} may grow to {human_bytes(grown)}, and {human_bytes(room)} are left"
+        )
+
     def runs_on(self, devices: str) -> str:
         """``fits on one RTX 4090`` only where all of it is there; else what of it is, and the main memory."""
         part = self.in_part
@@ -396,10 +408,10 @@ def _fit_line(result: LocalEstimate, found: HomeAnswers) -> str:
 
 def _growth_lines(result: LocalEstimate) -> list[str]:
     """How much of what a running server may still take has room, where not all of it does."""
-    host, room = result.local.host, result.case.host_room(result.local)
-    grown = host.prompt_cache + host.checkpoints
-    if room is None or grown <= room or result.local.shortfall:
+    outgrown = result.case.outgrown(result.local)
+    if outgrown is None or result.local.shortfall:
         return []
+    grown, room = outgrown
     kept = "the prompt cache (--cache-ram) and checkpoints (--ctx-checkpoints)"
     return [
         f"main memory left while the server runs: {human_bytes(room)}; {kept} may grow to {human_bytes(grown)}"

@@ -253,6 +253,16 @@ class LocalCase(Setup):
             return max(0, *(one.shared - one.beside - one.total for one in layout.devices if one.shared))
         return None if layout.host.usable is None else max(0, layout.host.usable - layout.host.total)
 
+    def outgrown(self, layout: LocalLayout) -> tuple[int, int] | None:
+        """What prompt cache and checkpoints may take as the server runs, and the main memory left for them, where it is less."""
+        room, most = self.host_room(layout), layout.host.prompt_cache + layout.host.checkpoints
+        return None if room is None or most <= room else (most, room)
+
+    @property
+    def states_growth(self) -> bool:
+        """True if the question says how much the prompt cache or checkpoints may take."""
+        return self.query.cache_ram is not None or self.query.ctx_checkpoints is not None
+
     @cached_property
     def compute_factor(self) -> float:
         """How many times ours the compute buffers may be, by the check and by what was reported."""

@@ -28,6 +28,10 @@ USUAL_MIX: Final = "q4_k_m"
 """What llama-server takes of a repository whose name states no mix (``common/arg.cpp``, ``-hf``)."""
 
 
+_OF_MACHINES: Final = frozenset({"memory", "held_by_others"})
+"""Options of the group of engines that every engine has: they are about the machine."""
+
+
 @dataclass(frozen=True)
 class Named:
     """What was made of a model's name."""
@@ -91,6 +95,7 @@ def engine_at_home(
         if isinstance(name, str) and is_mix(name) and not _is_server_format(name, catalog):
             return "llama-cpp", f"{name.upper()} is a GGUF mix"
     flags = [option for group in ("layout", "engine") for option in of_group(group)]
+    flags = [one for one in flags if one.name not in _OF_MACHINES]
     if any(options.get(one.name) not in (None, False, (), [], one.default) for one in flags):
         return None
     names = []

@@ -101,6 +101,12 @@ def _without_object(query: Query, given: Mapping[str, Option], nodes: int) -> It
         if name in given and needed not in given:
             words = f"no effect without --{needed.replace('_', '-')}"
             yield NotFollowed(given[name].flags[0], _shown(given[name], query), None, words)
+    if "main_gpu" in given and query.split_mode != "none":
+        option, rows = given["main_gpu"], query.split_mode == "row"
+        words = "no effect without --split-mode none"
+        if rows:
+            words = "not followed: which GPU has the intermediate results of --split-mode row"
+        yield NotFollowed(option.flags[0], _shown(option, query), "working memory" if rows else None, words)
 
 
 def _refused(option: Option, query: Query, engine: Engine, allowed: str) -> InputError:

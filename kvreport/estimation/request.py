@@ -45,11 +45,13 @@ from kvreport.estimation.asked import (
     with_runner,
 )
 from kvreport.estimation.hardware import (
+    ONE_MACHINE,
     devices_of,
     in_machines,
     layout_of,
     network_rate,
     parsed,
+    refuse_machines,
     refuse_unlinked,
 )
 from kvreport.estimation.named import (
@@ -334,6 +336,8 @@ def _laid_out(
 ) -> tuple[Layout, tuple[NotFollowed, ...]]:
     """The layout, and what of it has no effect: vLLM divides encoders of a class without the choice (0.33 ``ModelConfig``)."""
     layout = layout_of(query, len(devices), assumed)
+    if policy.family in ONE_MACHINE:
+        refuse_machines(devices, layout, policy)
     refuse_unlinked(layout, devices, query.network_bandwidth)
     fallen: tuple[NotFollowed, ...] = ()
     if (
@@ -358,7 +362,9 @@ def _laid_out(
     if layout.expert and record.experts is None:  # sizes of the layers of experts alone, in other servers
         layout = replace(layout, expert=False)
         fallen += (NotFollowed("--expert-parallel", "", None, "no effect: a model without routed experts"),)
-    return in_machines(layout, devices[0], assumed), fallen
+    if policy.family not in ONE_MACHINE:
+        layout = in_machines(layout, devices[0], assumed)
+    return layout, fallen
 
 
 def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:

@@ -24,6 +24,7 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.estimate import hypothetical
+from kvreport.estimation.hardware import refuse_beyond_one_memory
 from kvreport.estimation.home_names import engine_of
 from kvreport.query import MOST_BYTES, SERVER_ENGINE
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
@@ -270,6 +271,9 @@ def replay(
     whole, too_long = within_context(given, deployment.request.context_tokens)
     whole = with_outputs(whole)
     host = _host(_tier(host_memory, options.get("kv_offload")), host_policy, pools)
+    if host is not None:
+        taken, kept = deployment.budget.requested_bytes, host.blocks * pools.pools[0].block_bytes
+        refuse_beyond_one_memory("host-memory", deployment.request.accelerators, taken, kept)
     rules = ReplayOptions(
         scheduler=SCHEDULERS[deployment.request.engine.family],
         max_seqs=deployment.request.serving.max_seqs,

@@ -199,6 +199,14 @@ def test_an_option_of_what_is_not_asked_is_named() -> None:
         assert isinstance(found, dict)
         assert is_named(found, name), found["not_followed"]
         assert found["not_followed"][0]["term"] is None
+    two = {"gpu": ["rtx-4090", "rtx-3090"], "main_gpu": 1}
+    for engine, mode, term in (
+        ("ollama", "layer", None), ("llama-cpp", "layer", None), ("llama-cpp", "row", "working memory"),
+    ):  # fmt: skip
+        found = ask(HOME | two | {"engine": engine, "split_mode": mode})
+        assert isinstance(found, dict)
+        assert is_named(found, "main_gpu"), found["not_followed"]
+        assert found["not_followed"][-1]["term"] == term
     for engine in ("vllm", "transformers", "mlx", "ceiling"):
         refused = ask(DENSE | {"engine": engine, "mmproj": "projector.gguf"})
         assert isinstance(refused, str)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
+from kvreport.estimation.explanation import headline
 from kvreport.estimation.home_size import size_home
 from kvreport.estimation.size import size
 
@@ -103,6 +106,63 @@ def test_memory_states_any_other_size(catalog: Catalog) -> None:
         catalog=catalog,
     )
     assert answer.budget.total_bytes == 60 << 30
+
+
+@pytest.mark.parametrize(
+    ("gpu", "memory", "most"),
+    [("m4-16", "600GiB", "16 GiB"), ("dgx-spark-gb10", "400GiB", "128 GiB"), ("ryzen-ai-max-395", "129GiB", "128 GiB"),
+     ("H100", "400GiB", "320 GiB, 4 times the 80 GiB"), ("h100-1g.10gb", "40GiB", "10 GiB")],
+)  # fmt: skip
+@pytest.mark.parametrize("engine", ["llama-cpp", "vllm"])
+def test_no_device_has_more_memory_than_it_can_have(
+    catalog: Catalog, gpu: str, memory: str, most: str, engine: str
+) -> None:
+    with pytest.raises(InputError, match=f"memory: found .*allowed: at most {most}"):
+        estimate("Qwen/Qwen3-8B", gpu=gpu, engine=engine, memory=memory, context_tokens=8192, catalog=catalog)
+
+
+def test_the_headline_says_that_a_card_is_modified(catalog: Catalog) -> None:
+    """``--memory 48GiB`` is an RTX 4090 of 48 GiB, and less than is installed is any card's."""
+    asked: dict[str, Any] = {"context_tokens": 8192, "catalog": catalog}
+    more = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", memory="48GiB", **asked)
+    assert "RTX 4090 with 48 GiB instead of the 24 GiB that it is sold with" in headline(more)
+    less = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", memory="22GiB", **asked)
+    assert "instead of" not in headline(less)
+
+
+def test_memory_says_nothing_of_the_engine(catalog: Catalog) -> None:
+    """A machine at home stays one with ``--memory`` or ``--held-by-others``; a server's flag means a server."""
+    engines = {
+        name: estimate("openai/gpt-oss-120b", gpu="strix halo", catalog=catalog, **flag).request.engine.name
+        for name, flag in {
+            "memory": {"memory": "110GiB"}, "held": {"held_by_others": "2GiB"}, "none": {}, "share": {"max_seqs": 8},
+        }.items()
+    }  # fmt: skip
+    assert engines == {"memory": "llama-cpp", "held": "llama-cpp", "none": "llama-cpp", "share": "vllm"}
+
+
+@pytest.mark.parametrize("engine", ["llama-cpp", "ollama", "mlx"])
+@pytest.mark.parametrize("gpu", ["2xm3-ultra-96", "2xm3-ultra-256", "m4-max-64+m4-max-128"])
+def test_an_engine_of_one_machine_is_not_answered_on_two(catalog: Catalog, gpu: str, engine: str) -> None:
+    with pytest.raises(InputError, match=r"gpu: found 2 for .*, and one machine holds 1 of M[34]"):
+        estimate("Qwen/Qwen3-235B-A22B", gpu=gpu, engine=engine, context_tokens=8192, catalog=catalog)
+
+
+@pytest.mark.parametrize("gpu", ["12xrtx-3090", "8xh100-sxm-80gb", "ryzen-ai-max-395+rtx-4090"])
+def test_devices_of_one_machine_share_the_layers(catalog: Catalog, gpu: str) -> None:
+    """A rig holds as many cards as somebody put there, a board its own number, and a computer may have a card."""
+    found = estimate(
+        "Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", weights="q4_k_m", context_tokens=8192, catalog=catalog
+    )
+    assert found.verdict == "fits"
+    assert " machines" not in headline(found)
+
+
+def test_a_computer_is_no_card(catalog: Catalog) -> None:
+    """Machines at home compute in their own memory, so that a machine holds one of them."""
+    for machine in catalog.home_accelerators.values():
+        assert machine.is_card != machine.is_unified
+        assert (machine.most_per_machine == 1) == machine.is_unified
 
 
 def test_sizing_knows_every_size(catalog: Catalog) -> None:

@@ -136,6 +136,44 @@ def test_layers_on_the_cpu_change_no_sum_in_one_memory(catalog: Catalog, gpu: st
     assert len(sums) == 1
 
 
+@pytest.mark.parametrize(
+    ("gpu", "share", "offload"),
+    [("dgx-spark-gb10", 0.5, "100GiB"), ("dgx-spark-gb10", None, "200GiB"), ("jetson-agx-orin-64gb", None, "60GiB")],
+)  # fmt: skip
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_offloaded_blocks_lie_in_the_same_memory(
+    catalog: Catalog, gpu: str, share: float | None, offload: str, engine: str
+) -> None:
+    """What the engine takes and what it offloads fit together in one memory; next to cards, the host has its own."""
+    asked: dict[str, Any] = {"context_tokens": 8192, "catalog": catalog, "kv_offload": offload}
+    asked |= {"engine": engine, "utilization": share}
+    with pytest.raises(InputError, match=r"kv-offload: found .* whose one memory of .* allowed: at most"):
+        estimate("Qwen/Qwen3-8B", gpu=gpu, **asked)
+    assert estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", **asked).verdict == "fits"
+
+
+def test_offloaded_blocks_of_two_machines_are_divided(catalog: Catalog) -> None:
+    asked: dict[str, Any] = {"context_tokens": 8192, "catalog": catalog, "utilization": 0.5}
+    asked |= {"gpu": "dgx-spark-gb10"}
+    assert estimate("Qwen/Qwen3-8B", **asked, tensor_parallel=2, kv_offload="100GiB").verdict == "fits"
+    with pytest.raises(InputError, match="found 61 GiB for DGX Spark"):
+        estimate("Qwen/Qwen3-8B", **asked, tensor_parallel=2, kv_offload="122GiB")
+
+
+def test_the_headline_says_that_a_prompt_cache_outgrows_the_machine(catalog: Catalog) -> None:
+    """64 GiB of ``--cache-ram`` on 48 GB: it starts, and what was asked for does not fit as the server runs."""
+    asked: dict[str, Any] = {"weights": "q8_0", "context_tokens": 8192, "parallel": 1}
+    model, gpu = "Qwen/Qwen3-Coder-30B-A3B-Instruct", "m4-max-48"
+    found = ask(model, gpu, catalog, **asked, cache_ram="64GiB")
+    assert "but only at start: the prompt cache (--cache-ram)" in headline(found)
+    assert "may grow to 64 GiB, and 5.84 GiB are left" in headline(found)
+    assert found.verdict == "tight"
+    assert "uncertainty" not in found.explanation[-1]
+    small = ask(model, gpu, catalog, **asked, cache_ram="1GiB")
+    assert "only at start" not in headline(small)
+    assert small.verdict == "fits"
+
+
 def test_the_processors_half_of_strix_halo_is_used(catalog: Catalog) -> None:
     """Its memory is divided by a setting: experts may lie in the other half, and both halves are bounded together."""
     asked: dict[str, Any] = {"weights": "q4_k_m", "context_tokens": 8192}

@@ -281,6 +281,9 @@ def test_a_host_tier_has_two_names_and_one_meaning():
     assert answers[0].hit_rate_with_host == answers[1].hit_rate_with_host
     with pytest.raises(InputError, match="kv-offload: found together with host-memory"):
         replay(SMALL, MODEL, gpu=GPU, host_memory="1GiB", kv_offload="1GiB")
+    for name in ("host_memory", "kv_offload"):
+        with pytest.raises(InputError, match="whose one memory of 122 GiB"):
+            replay(SMALL, MODEL, gpu="dgx-spark-gb10", order_only=True, **{name: "100GiB"})
 
 
 @pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "Qwen/Qwen3.6-27B"])
