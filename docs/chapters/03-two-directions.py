@@ -344,13 +344,13 @@ bars(
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"
 choose(
-    "With 64 users, what took the most memory in that experiment?",
+    "What took the most memory in this experiment with 64 users?",
     wrong("The weights", f"The weights take {q.weights(QWEN) / GiB:.1f} GiB for any number of users."),
     wrong(
         "The KV cache",
         f"The cache takes {64 * q.kv_request(QWEN, tokens=2048) / GiB:.0f} GiB, half as much as the weights.",
     ),
-    right("Attention scores", "That framework stored the attention scores between every pair of tokens."),
+    right("Attention scores", "The framework stored the attention scores between all pairs of tokens."),
 )
 
 # %%
@@ -382,7 +382,7 @@ assert all(row[4] > row[2] for row in rows)
 
 # %% tags=["hide"]
 bars(
-    "Three computed budgets: one user and 64 users at 2K, as in that experiment, and seven users at 128K, which the publication only computed. The scores shown are those of one layer.",
+    "Computed memory for one user and 64 users at 2K, as in the experiment, and for seven users at 128K. The scores are those of one layer.",
     {
         "1 × 2K": {
             "weights": ("weights", q.weights(QWEN)),
@@ -417,9 +417,9 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - Few requests reach the maximum length, so more requests fit than this calculation gives. See
+# - Few requests reach the maximum length, so more requests fit than calculated here. See
 #   [PagedAttention](08-pages.py).
-# - Latency also limits the number of requests: see [prefill and decode](09-prefill-and-decode.py).
+# - Latency also limits the number of requests. See [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
 
