@@ -150,8 +150,8 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
     return (
         found
         and (
-            f"Expected error: in half of server starts, the predicted {_PREDICTED[found.quantity]} is within "
-            f"±{_percent(found.median)} of the actual value; in nine of ten, within ±{_percent(found.p90)}."
+            f"Expected error of the {_PREDICTED[found.quantity]}: at most ±{_percent(found.median)} in half of server starts, "
+            f"and at most ±{_percent(found.p90)} in nine of ten."
         )
     ) or ""
 
@@ -163,14 +163,14 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         return ""
     name = engine_name(family.replace("_", "-"))
     said = (
-        f"We took {found.logs} {name} logs whose flags are all known, and predicted the {_PREDICTED[found.quantity]} of "
-        "each before using any of the logs to correct our rules. "
-        f"The prediction was off by {_percent(found.median)} at the median and {_percent(found.p90)} at the 90th percentile."
+        f"We predicted the {_PREDICTED[found.quantity]} for {found.logs} {name} logs with known flags before using any of "
+        "them to correct our rules. "
+        f"The median error was {_percent(found.median)}; the 90th percentile was {_percent(found.p90)}."
     )
     if found.pools:
         said += (
-            f" For {found.held} of {found.pools} logs ({found.held / found.pools:.0%}), the logged KV cache size was inside the "
-            "80% error band."
+            f" The 80% error band contained the logged KV cache size in {found.held} of {found.pools} logs "
+            f"({found.held / found.pools:.0%})."
         )
     return said
 

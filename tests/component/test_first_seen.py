@@ -53,14 +53,14 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         running = [log for log in logs if log.starts_observed is not False]
         sizes = [abs(log.error) for log in running if log.error is not None]
         assert len(running) < len(logs) or family == "sglang"
-        assert f"We took {len(sizes)} {label} logs whose flags are all known" in told
+        assert f"for {len(sizes)} {label} logs with known flags before using any of them" in told
         assert (
-            f"{np.median(sizes):.1%} at the median and {np.quantile(sizes, 0.9):.1%} at the 90th percentile"
+            f"The median error was {np.median(sizes):.1%}; the 90th percentile was {np.quantile(sizes, 0.9):.1%}."
             in told
         )
         inside = [log.covered for log in running if log.covered is not None]
         assert (
-            f"For {sum(inside)} of {len(inside)} logs ({sum(inside) / len(inside):.0%}), the logged KV cache size was inside the 80% error band"
+            f"contained the logged KV cache size in {sum(inside)} of {len(inside)} logs ({sum(inside) / len(inside):.0%})"
             in told
         )
         alone = [log for log in running if log.covered is not None and log.error is None]
@@ -104,7 +104,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     # The scatter stands behind one sentence, before the errors in words.
     assert made.lead.count("</p>", 0, made.lead.index("first-sight-chart")) == 1
-    assert made.lead.index("first-sight-chart") < made.lead.index("<li>We took")
+    assert made.lead.index("first-sight-chart") < made.lead.index("<li>We predicted")
     assert (
         f"{len(empty)} more log{'s are' if len(empty) != 1 else ' is'} not plotted, because the prediction left no memory"
         in made.lead
@@ -128,9 +128,7 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
     # One line with the same figures stands over it.
     figures = first_sight_of("vllm")
     line = expected_error(catalog, catalog.engine("vllm-0.11"))
-    assert line.startswith(
-        "Expected error: in half of server starts, the predicted number of KV tokens is within ±"
-    )
+    assert line.startswith("Expected error of the number of KV tokens: at most ±")
     assert re.findall(r"[\d.]+%", line) == [f"{figures.median:.1%}", f"{figures.p90:.1%}"]
     assert all(one in said for one in re.findall(r"[\d.]+%", line))
     assert under(catalog, catalog.engine("vllm"), catalog.accelerator("mi455x"))["expected"] == ""
@@ -139,7 +137,7 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
     assert said in capsys.readouterr().out
     assert main([*asked, "--format", "json"]) == 0
     seen = json.loads(capsys.readouterr().out)["first_sight"]
-    assert f"{seen['median']:.1%} at the median and {seen['p90']:.1%} at the 90th percentile" in said
+    assert f"median error was {seen['median']:.1%}; the 90th percentile was {seen['p90']:.1%}." in said
     assert main([*asked, "--engine", "tensorrt-llm", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["first_sight"] is None
 

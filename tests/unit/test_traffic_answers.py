@@ -144,7 +144,7 @@ def test_the_command_line_answers(capsys, tmp_path):
     file = tmp_path / "lengths.csv"
     file.write_text(CSV)
     assert main(["replay", str(file), MODEL, "--gpu", "H100"]) == 0
-    assert "there are no cache hits" in capsys.readouterr().out
+    assert "prefix cache hits are not counted" in capsys.readouterr().out
     assert main(["replay", str(file), MODEL, "--gpu", "H100", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["hit_rate"] is None
