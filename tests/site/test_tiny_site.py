@@ -325,3 +325,11 @@ def test_no_page_shows_the_place_of_a_flag(tiny_site):
             code.decompose()
         assert not place.findall(words(shown)), uri
     assert "--max-model-len" in words(soup(tiny_site, "refusals/vllm-kv-cache-is-needed/"))
+
+
+@pytest.mark.parametrize("name", ["Qwen--Qwen3.6-27B", "meta-llama--Llama-3.1-8B-Instruct"])
+def test_a_table_at_home_says_where_it_leaves_a_projector_out(tiny_site, name):
+    """The page said of a mix that it fits, and the command with the projector for images found it short of memory."""
+    model = load_catalog(tiny_site.catalog).model(name.replace("--", "/"))
+    shown = words(soup(tiny_site, f"models/{name}/").select_one("main"))
+    assert ("takes additional memory" in shown) == (model.inputs != ("text",))

@@ -609,6 +609,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp "
         f"--weights {KEPT if model.weight_format == KEPT else mix} --context {units.human_tokens(context or LEAST)}",
         "keeps": model.weight_format == KEPT,
+        "text_only": model.inputs != ("text",),
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
 
