@@ -30,12 +30,6 @@ _NAMED_DIALOG: Final = (
     f'data-md-component="search" role="dialog" aria-label="{"Search"}"',
 )
 
-# The list of results is a stop of the keyboard while nothing is searched and it has no height; its results are stops.
-_RESULTS: Final = (
-    '<div class="md-search__scrollwrap" tabindex="0"',
-    '<div class="md-search__scrollwrap" tabindex="-1"',
-)
-
 # With pages of their own, sections of the theme's navigation are named by an arrow, which has no text.
 _SECTION: Final = re.compile(
     r'aria-labelledby="__nav_\w+"(?=[^>]*>\s*<label class="md-nav__title"[^>]*>\s*<span[^>]*></span>\s*([^<]+?)\s*<)'
@@ -61,7 +55,7 @@ def waiting(output: str) -> str:
 
     Ours starts the theme's, the larger one, when the reader first moves.
     """
-    output = output.replace(*_NAMED_DIALOG, 1).replace(*_RESULTS, 1).replace(*_SCRIPTED, 1)
+    output = output.replace(*_NAMED_DIALOG, 1).replace(*_SCRIPTED, 1)
     output = _SECTION.sub(r'aria-label="\1"', output)
     if all(scheme in output for scheme in _BOTH_SCHEMES):
         output = output.replace(*_PALETTE, 1)
