@@ -326,7 +326,7 @@ def test_the_front_page_leads_to_the_pages_that_the_site_has(visit):
     doors = page.locator(".kv-doors a").all_inner_texts()
     assert doors == ["I have a GPU", "I have a server log", "I have a model"], "no page of home machines here"
     links = page.locator(".kv-links a").all_inner_texts()
-    assert links == ["Your model", "Explore", "Compare", "Sizer", "Questions", "Data"]
+    assert links == ["Your model", "Explore", "Compare", "Sizer", "Questions", "Data", "License and citation"]
 
 
 def test_a_column_sorts_both_ways(visit):
