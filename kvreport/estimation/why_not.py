@@ -180,13 +180,12 @@ def _levers(result: Estimate, catalog: Catalog) -> Iterator[Lever]:
     others.pop(result.request.engine.family, None)
     for family in others:
         if family in catalog.engines:
-            changed = replace(query, engine=family)
-            yield _asked("engine", f"--engine {family}", changed, catalog)
+            yield _asked("engine", f"--engine {family}", query, catalog, engine=family)
 
 
-def _asked(axis: str, flags: str, changed: Query, catalog: Catalog) -> Lever:
+def _asked(axis: str, flags: str, query: Query, catalog: Catalog, **changed: Any) -> Lever:  # noqa: ANN401 - fields of Query
     try:
-        request = partitioned(resolve(changed, catalog))
+        request = partitioned(resolve(replace(query, **changed), catalog))
     except InputError as error:
         return refused(axis, flags, error)
     return tried(QuestionChange(axis, flags, request))
@@ -198,24 +197,36 @@ def _layouts(request: Request, query: Query, catalog: Catalog) -> Iterator[Lever
     node = device.devices_per_node or 1
     if node == 1:
         return
-    alone = replace(query, decode_context_parallel=1, pipeline_partition=None)
+
+    def laid_out(devices: int, flags: str, **layout: Any) -> Lever:  # noqa: ANN401 - fields of Query
+        gpu: dict[str, Any] = {}
+        if len(request.accelerators) > 1:
+            gpu = {"gpu": f"{devices}x{device.id}"}
+            flags = f"--gpu {gpu['gpu']} {flags}"
+        whole = {"decode_context_parallel": 1, "pipeline_partition": None}
+        return _asked("layout", flags, query, catalog, **gpu, **whole, **layout)
+
     if model.experts is not None and not request.layout.expert:
-        spread = replace(alone, data_parallel=node, expert_parallel=True)
-        spread = replace(spread, tensor_parallel=None, pipeline_parallel=1, nodes=1)
-        yield _laid_out(request, spread, node, f"--data-parallel {node} --expert-parallel", catalog)
+        yield laid_out(
+            node,
+            f"--data-parallel {node} --expert-parallel",
+            tensor_parallel=None,
+            pipeline_parallel=1,
+            data_parallel=node,
+            expert_parallel=True,
+            nodes=1,
+        )
     widest = max(size for size in allowed_tensor_parallel(model, node) if node % size == 0)
     if request.layout.pipeline == 1 and not device.is_confined:
-        stages = replace(alone, data_parallel=1, expert_parallel=False)
-        stages = replace(stages, tensor_parallel=widest, pipeline_parallel=2, nodes=2)
-        flags = f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2"
-        yield _laid_out(request, stages, 2 * widest, flags, catalog)
-
-
-def _laid_out(request: Request, changed: Query, devices: int, flags: str, catalog: Catalog) -> Lever:
-    if len(request.accelerators) > 1:
-        named = f"{devices}x{request.accelerator.id}"
-        flags, changed = f"--gpu {named} {flags}", replace(changed, gpu=named)
-    return _asked("layout", flags, changed, catalog)
+        yield laid_out(
+            2 * widest,
+            f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2",
+            tensor_parallel=widest,
+            pipeline_parallel=2,
+            data_parallel=1,
+            expert_parallel=False,
+            nodes=2,
+        )
 
 
 def _next_gpus(request: Request, query: Query, catalog: Catalog) -> Iterator[Lever]:
@@ -236,7 +247,7 @@ def _next_gpus(request: Request, query: Query, catalog: Catalog) -> Iterator[Lev
     lever = None
     for one in larger:
         gpu = f"{many}{one.id}"
-        lever = _asked("gpu", f"--gpu {gpu}", replace(query, gpu=gpu), catalog)
+        lever = _asked("gpu", f"--gpu {gpu}", query, catalog, gpu=gpu)
         if lever.enough:
             break
     if lever is not None:

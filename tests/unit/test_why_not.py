@@ -90,6 +90,13 @@ def test_another_device_layout_or_engine_gives_what_asking_for_it_gives(model, g
         ), lever
 
 
+def test_a_machine_of_more_devices_than_a_layout_takes_is_a_refused_change():
+    """A domain of Trainium3 has 1,152 devices: its layout of data-parallel attention was an error instead of an answer."""
+    why = why_not(asked("deepseek-ai/DeepSeek-V3", "trainium3", {"context_tokens": 8192}), CATALOG)
+    refused = [one for one in why.levers if one.verdict is None]
+    assert any("data-parallel: found 1152" in one.reason for one in refused)
+
+
 def test_what_fits_has_no_reason():
     assert why_not(asked("Qwen/Qwen3-8B", "h100-sxm-80gb", {"context_tokens": 4096}), CATALOG) is None
 
