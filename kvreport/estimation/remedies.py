@@ -96,7 +96,20 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Leve
 
 
 def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[QuestionChange]:
-    """Yield every single change that is tried, cheapest first; arguments as for :func:`remedies`."""
+    """Yield every single change that the engine takes, cheapest first; arguments as for :func:`remedies`."""
+    engine, support = result.request.engine, result.request.support
+    ruled = () if support is None else support.ruling(engine.family, engine.version).options
+    refused_options = {name for rule in ruled if not rule.runs for name in rule.options}
+    for change in _changes(result, kv_formats):
+        if _OPTIONS.get(change.axis, change.axis) not in refused_options:
+            yield change
+
+
+_OPTIONS: Final = {"steps": "max_batched_tokens", "seqs": "max_seqs", "ranks": "tensor_parallel"}
+"""The option of a question that a change states, where its name is another."""
+
+
+def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[QuestionChange]:
     request = result.request
     longest = result.max_context_tokens
     if 0 < longest < request.context_tokens:

@@ -126,3 +126,13 @@ def test_two_changes_keep_each_field_that_either_of_them_changes() -> None:
         other = remedies_module.QuestionChange("b", "--b", replace(request, **{name: value}))
         both = remedies_module._both(request, one, other)
         assert both == replace(request, assumptions=("said",), **{name: value}), name
+
+
+def test_no_change_is_tried_that_the_engine_has_no_option_for():
+    """``generate()`` captures no graphs: --eager was tried of it, and refused as a question."""
+    answer = kvreport.estimate(
+        "meta-llama/Llama-3.1-70B-Instruct", gpu="rtx-4090", engine="transformers", catalog=CATALOG
+    )
+    tried = [one.flags for one in why_not(answer, CATALOG).levers]
+    assert "--tensor-parallel 2" in tried
+    assert not {"--eager", "--utilization 0.95", "--max-batched-tokens 2048"} & set(tried)
