@@ -54,12 +54,12 @@ drawings.growing_row(["The", "cat", "sat", "down"])
 
 # %% tags=["hide"]
 guess(
-    f"A token is about four letters of text. How many bytes does a token take in the KV cache of {NAME}?",
+    f"A token is about four characters of English text. How many bytes does a token take in the KV cache of {NAME}?",
     q.kv_per_token(MODEL),
     unit="bytes",
     low=1,
     high=10_000_000,
-    why="This is more than ten thousand times the size of four letters. The next section explains why.",
+    why="This is more than ten thousand times the size of four characters. The next section explains why.",
 )
 
 # %% [markdown]
@@ -95,7 +95,7 @@ drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 # %% [markdown]
 # **Bytes per number.** A 16-bit number (BF16 or FP16) takes {{ 2 bytes = 16 / 8 }}. An 8-bit number (FP8) takes one.
 #
-# **Tokens.** A request counts all tokens of its prompt (including the system prompt) and of its answer so far.
+# **Tokens.** Count all tokens of a request: of its prompt (including the system prompt) and of its answer so far.
 #
 # **Requests.** Each request in flight has its own cache.
 
@@ -244,8 +244,8 @@ assert everything == [593, 148, 37, 9], everything
 assert all(low < high for low, high in zip(engine, everything, strict=True))
 
 # %% [markdown]
-# The middle row (504, 126, 31, 7) is widely quoted as a measurement, but is this formula with a factor of
-# 0.85 ([claims ledger](../evidence/claims/index.md#s5-e3-2048)). The reserve of an engine is not a fixed share: it
+# The middle row (504, 126, 31, 7) is widely quoted as a measurement. This formula gives the same numbers with
+# a factor of 0.85 on the memory that the weights leave ([list of checked claims](../evidence/claims/index.md#s5-e3-2048)). The reserve of an engine is not a fixed share: it
 # depends on the model, the flags and the release. [Chapter 12](12-what-the-log-says.py) reads the reserve from a
 # start-up log.
 
@@ -266,14 +266,14 @@ curves(
 
 # %% tags=["hide"]
 takeaway(
-    "The model fixes the bytes per token. Traffic multiplies this figure by the number of tokens and the number of requests."
+    "The model and the cache format determine the bytes per token. Traffic multiplies this figure by the number of tokens and the number of requests."
 )
 
 # %% [markdown]
 # ## Limitations
 #
 # The formula is exact for models in which every layer has full attention, such as Llama and Qwen2.5. For models
-# that store a [latent (MLA)](05-one-latent-for-all.py) or [forget tokens](06-forgetting-on-purpose.py), it can be wrong by a factor
+# that store a [latent (MLA)](05-one-latent-for-all.py) or [drop or summarize old tokens](06-forgetting-on-purpose.py), it can be wrong by a factor
 # of 4 or even 25. Engines allocate slightly more than the formula gives, because they allocate whole
 # [blocks](08-pages.py).
 #

@@ -2,13 +2,13 @@
 # # Sliding windows and hybrid models: a KV cache that forgets
 #
 # Not every layer has to remember every token. Some layers look back only over a window. Others keep a state of constant size.
-# Models that mix such layers need far less cache for long texts. A calculator that ignores this is wrong by a factor of four or
-# more.
+# Models that mix such layers need far less cache for long texts. A calculator that ignores this can be wrong by a factor of
+# four or more.
 #
 # ## Sixty-four layers or a quarter of them: who is right?
 #
 # Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. A lesson on the web calculates
-# {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K in 8 bits. An
+# {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K tokens with an 8-bit cache. An
 # engine reserves about a quarter of that.
 
 # %% tags=["hide"]
@@ -65,13 +65,13 @@ guess(
 # %% [markdown]
 # ## Three ways to forget
 #
-# **A sliding window.** The layer sees only the last tokens. Its cache grows until the window is full and then stays the same.
+# **A sliding window.** The layer sees only the most recent tokens. Its cache grows until the window is full and then stays the same.
 # In gpt-oss 120B, half of the layers have a window of {{ 128 tokens = window("gpt-oss-120b") }}. In Gemma 3 27B, five of six
 # layers have a window of
 # {{ 1,024 tokens = window("gemma-3-27b") }}.
 #
-# **A chunk.** The layer sees only the current chunk of the text and starts empty in the next one, as in Llama 4. This book treats
-# a chunk like a full window.
+# **A chunk.** The layer sees only the current chunk of the text and starts empty in the next one, as in Llama 4. For
+# simplicity, this book counts every chunk as full, like a sliding window.
 #
 # **A state.** The layer keeps a table of fixed size and updates it with every token. Examples are Mamba, linear attention
 # and Gated DeltaNet. The state takes the same memory for a greeting and for a novel.
@@ -185,7 +185,7 @@ instrument(
 # %% [markdown]
 # ## A real machine
 #
-# The lesson runs Qwen3.6 27B on an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with 8-bit weights, an 8-bit cache
+# The web lesson runs Qwen3.6 27B on an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with 8-bit weights, an 8-bit cache
 # and three quarters of the memory for the engine. The lesson counts all 64 layers:
 # {{ 128 KiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1) }} a token, and
 # {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} of 128K in 43 GiB.
@@ -284,7 +284,7 @@ exercise(
     offs[1],
     unit="times",
     digits=2,
-    solution=f"{offs[0]:.2f} times at 1K and {offs[1]:.2f} times at 128K. The factor approaches two for long texts, because half of the "
+    solution=f"At 1K tokens, the factor is only {offs[0]:.2f}. The factor approaches two for long texts, because half of the "
     "layers forget.",
 )
 
