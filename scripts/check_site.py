@@ -163,7 +163,7 @@ def _machine(body: str, said: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 _COUNT = re.compile(r"[1-9][\d,]*")
-_SERVED = re.compile(r"A single GPU serves ([\d,]+) of [\d,]+ models as released at (\d+[KM]) tokens")
+_SERVED = re.compile(r"A single GPU serves ([\d,]+) of [\d,]+ models as released, at (\d+[KM]) tokens")
 _CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
 _BAR = re.compile(r'<figure class="kv-figure kv-barfigure"[^>]*>(.*?)<figcaption>(.*?)</figcaption>', re.S)
 _IN_BAR = re.compile(r"with ([\d,]+) concurrent requests? of (\d+[KM]) tokens")

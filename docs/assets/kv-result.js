@@ -212,7 +212,7 @@
       }
     }
     made.push(
-      make("p", { class: "kv-note" }, "This command computes the answer on your machine:"),
+      make("p", { class: "kv-note" }, "This command computes the same estimate on your machine:"),
       kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment)),
     );
     return made;
@@ -267,7 +267,7 @@
         deployment
           ? ` The dotted line is the upper bound for ${
             data.lines[0].name
-          }: the capacity without engine overhead. The shaded area shows the error of the estimate.`
+          }: the capacity without engine overhead. The shaded area is the 80% error band of the estimate.`
           : "",
       ),
     );

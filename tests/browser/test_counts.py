@@ -80,7 +80,7 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
     for gpu in gpus:
         page = visit.go(f"gpus/{gpu}/")
         said = re.search(
-            r"A single GPU serves (\d+) of (\d+) models as released at 8K", page.inner_text(HEADLINE)
+            r"A single GPU serves (\d+) of (\d+) models as released, at 8K", page.inner_text(HEADLINE)
         )
         assert said
         assert (int(said[1]), int(said[2])) == (len(serving(rows, gpu, 8192, 1)), len(limits))
@@ -90,15 +90,16 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
                 continue  # what is printed
             wanted = serving(rows, gpu, context, 8)
             told = changed(page, "context", text)
-            found = re.search(r"Up to 8 GPUs serve (\d+) of (\d+) models as released at (\w+) tokens", told)
+            found = re.search(r"Up to 8 GPUs serve (\d+) of (\d+) models as released, at (\w+) tokens", told)
             assert (int(found[1]) if found else 0) == len(wanted), (gpu, text, told)
             assert found is not None or f"No model in the catalog fits at {text} tokens" in told
             listed = page.eval_on_selector_all("#users-table tbody tr", "all => all.map(one => one.id)")
             assert set(listed) == {f"of-{name.replace('/', '--')}" for name in wanted}
             below = sum(limit < context for limit in limits.values())
-            assert (f"{below} of {len(limits)} models support fewer than {text} tokens." in told) == (
-                below > 0
-            )
+            assert (
+                f"{below} of {len(limits)} models support fewer than {text} tokens, so they are not counted."
+                in told
+            ) == (below > 0)
             for name, limit in limits.items():
                 if limit < context:
                     place = page.locator(f"[id='of-{name.replace('/', '--')}']")
@@ -110,12 +111,12 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
             compared += 1
         for size in (1, 4):
             told = changed(page, "layout", f"tp{size}")
-            found = re.search(r"(\d+) of \d+ models as released at 1M", told)
+            found = re.search(r"(\d+) of \d+ models as released, at 1M", told)
             assert (int(found[1]) if found else 0) == len(serving(rows, gpu, contexts[-1], size))
         changed(page, "layout", "")
         changed(page, "context", "4K")
         told = changed(page, "weights", "fp8")
-        found = re.search(r"(\d+) of \d+ models in FP8\b.* where offered at 4K", told)
+        found = re.search(r"(\d+) of \d+ models in FP8\b.* where offered, at 4K", told)
         assert found, told
         assert int(found[1]) == len(serving(rows, gpu, 4096, 8, "fp8"))
     visit.context.close()

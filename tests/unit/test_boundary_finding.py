@@ -60,7 +60,7 @@ def test_the_picture_of_first_predictions_says_what_it_shows():
     said = first_sight.finding(charts.FirstSights(tuple(seen), ("inside", "outside"), 3, empty=1))
     assert (
         said
-        == "Half of 7 first predictions are within 3.0% of the logged value; in 3 of 7, the logged value is inside the 80% band"
+        == "Half of the 7 predictions that we made before using the log are within 3.0% of the logged value. In 3 of 7, the logged value is inside the 80% band"
     )
 
 

@@ -76,7 +76,7 @@ def test_a_chart_that_differs_from_headline_or_table_is_a_fault(chart, fault):
 
 
 def test_a_count_of_models_that_differs_from_the_table_is_a_fault():
-    lead = "79.1 GiB is usable. A single GPU serves {} of 15 models as released at 8K tokens."
+    lead = "79.1 GiB is usable. A single GPU serves {} of 15 models as released, at 8K tokens per request."
     assert not list(site_check.faults(page(lead.format(1), ROW)))
     (fault,) = site_check.faults(page(lead.format(3), ROW))
     assert fault == "the headline counts 3 models on a single GPU, the table 1"

@@ -111,7 +111,7 @@ def test_gpu_page_and_index_say_the_same_numbers(site: SiteData, rows: pd.DataFr
             len(node.get((gpu.id,), set())),
         )
         found = re.search(
-            r"A single GPU serves (\d+) of (\d+) models as released at 8K", plain(page["headline"])
+            r"A single GPU serves (\d+) of (\d+) models as released, at 8K", plain(page["headline"])
         )
         if found is None:
             assert not models
@@ -147,7 +147,7 @@ def test_the_conditions_name_what_the_sentence_leaves_out(site: SiteData) -> Non
     assert shorter
     assert unread
     assert SENTENCES["gpu_below"].format(context="8K", number=shorter, all=len(site.models)) in told
-    assert f"This number excludes {unread} model" in told
+    assert f"The count of served models excludes {unread} model" in told
 
 
 def served_at(model: Model, context: int) -> int:

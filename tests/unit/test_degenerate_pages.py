@@ -28,7 +28,7 @@ def test_long_lists_of_names_are_folded_and_short_ones_are_not() -> None:
 
     assert "<details" not in shown(12)
     folded = shown(97)
-    assert "Show the 97 names" in folded
+    assert "Show all 97" in folded
     assert folded.count('<span id="on-') == 97
 
 

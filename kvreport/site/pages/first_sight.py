@@ -81,7 +81,7 @@ def mark_name(model: str, gpu: str, error: float) -> str:
 def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
-    logs = counted(data.empty, "more log is|more logs are")
+    logs = counted(data.empty, "further log is|further logs are")
     empty = f" {logs} not plotted, because the prediction left no memory for the cache." if data.empty else ""
     return Chart(
         id="first-sight-chart",
@@ -106,8 +106,8 @@ def finding(data: charts.FirstSights) -> str:
     banded = sum(mark.band in (BAND_NAMES[True], BAND_NAMES[False]) for mark in data.marks) + data.empty
     inside = sum(mark.band == BAND_NAMES[True] for mark in data.marks)
     return (
-        f"Half of {units.count(len(errors))} first predictions are within {np.median(errors):.1%} of the logged value; "
-        f"in {units.count(inside)} of {units.count(banded)}, the logged value is inside the 80% band"
+        f"Half of the {units.count(len(errors))} predictions that we made before using the log are within {np.median(errors):.1%} of the logged value. "
+        f"In {units.count(inside)} of {units.count(banded)}, the logged value is inside the 80% band"
     )
 
 
@@ -120,8 +120,8 @@ def counts(found: FirstSeen, request: charts.ChartRequest) -> str:
     logs = [log for run in found.runs for log in run.logs if not is_own(log)]
     return (
         f"The chart at the top covers {units.count(len(data.marks) + data.empty)} logs that state a number of tokens. The first "
-        f"table covers all servers that started: {units.count(len(errors_of(logs)))} with an error in tokens or bytes, and "
-        f"{units.count(len(bands_of(logs)))} with an error band."
+        f"table covers all servers that started. The prediction error (in tokens or bytes) is known for "
+        f"{units.count(len(errors_of(logs)))} of them, and {units.count(len(bands_of(logs)))} have an error band."
     )
 
 

@@ -212,7 +212,8 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
 
 
 def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
-    yield KeyFigure("Advertised memory", advertised(gpu), "installed, as stated by the manufacturer")
+    installed = f"{units.gib(gpu.memory.advertised.value, 0)} GiB"
+    yield KeyFigure("Installed memory", installed, f"the product label says {advertised(gpu)}")
     if gpu.memory.driver_visible is not None:
         yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
     note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence

@@ -317,7 +317,7 @@ def gpus(site: SiteData) -> Names:
     return {
         "headline": (
             f"{len(site.gpus)} accelerators: installed and usable memory, bandwidth, and how many of "
-            f"{len(site.models)} models they serve as released at {context} tokens."
+            f"{len(site.models)} models they serve as released, at {context} tokens per request."
         ),
         "table": Table(
             caption="Each row is one device as software sees it",

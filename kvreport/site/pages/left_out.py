@@ -29,10 +29,10 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". The same band around the first predictions of {first.logs} pools contains {first.coverage:.0%} of the logged sizes"
+        else f". If today's band is put around our first predictions of {first.logs} pools, it contains {first.coverage:.0%} of the logged sizes"
     )
     return (
-        f"Today's rules predict {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
+        f"We tested today's rules on {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
         f"only to logs from other sources. The median error of the predicted pool size in tokens is "
         f"{told.median_error:.1%}, and the 90th percentile is {told.p90_error:.1%}. "
         f"Today's 80% band contains {told.coverage:.0%} of these pools{seen}"

@@ -203,7 +203,7 @@ def _conclusion(found: Validation) -> str:
         for quantity, words in (
             ("weights", "weights"),
             ("pool", "the KV pool"),
-            ("tokens given pool", "tokens computed from the printed pool"),
+            ("tokens given pool", "tokens computed from the logged pool"),
         )
         if (one := found.statistic(quantity)) is not None
     ]
@@ -217,7 +217,9 @@ def _conclusion(found: Validation) -> str:
         )
     old = sum(case.old for case in found.cases)
     if old:
-        parts.append(f"{old} logs come from releases older than 18 months, which kvreport does not support")
+        parts.append(
+            f"Of all logs, {old} come from releases that kvreport does not support (more than 18 months older than the newest)"
+        )
     return ". ".join(parts) + "."
 
 

@@ -133,16 +133,21 @@ def _sentence(
         (" per token. ", False),
         (counted(batches[-1], "request|requests", units.count(batches[-1])), True),
         (f" of {units.human_tokens(tokens)} tokens {noun_for(batches[-1], 'gets|get')} at most ", False),
-        (f"{each[-1]:.0f} tokens/s", True),
+        (f"{each[-1]:.1f} tokens/s", True),
         (f" each, which is {units.count(round(each[-1] * batches[-1]))} tokens/s in total. ", False),
     ]
     short = knee(asked, peaks, 0)
     if short is None:
-        pieces.append(("No batch is large enough to make compute the bottleneck.", False))
+        pieces.append(
+            (
+                "At short contexts, no batch is large enough to take longer to compute than to read memory.",
+                False,
+            )
+        )
     else:
         pieces.append(
             (
-                f"At short contexts, up to about {units.count(short)} requests run almost as fast as a single request.",
+                f"At short contexts, a step of fewer than about {units.count(short)} requests takes longer to read memory than to compute.",
                 False,
             )
         )
