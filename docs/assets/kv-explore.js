@@ -747,7 +747,9 @@
       const all = found.total;
       view.said.replaceChildren(
         make("strong", {}, count(found.fit)),
-        ` of ${plural(all, "configuration|configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
+        ` of ${plural(all, "supported configuration|supported configurations")} ${
+          found.fit === 1 ? "fits" : "fit"
+        }`,
         asked ? ` (${asked}).` : ".",
       );
       view.why.textContent = unpublished() || (found.rows.length ? "" : culprit());

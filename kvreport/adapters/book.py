@@ -315,13 +315,13 @@ def frame(
 
     ``taken`` has words and address of each way to take the chapter along.
     """
-    time = f'<p class="kv-kicker">{minutes(html)} minutes to read. The code in this chapter computes every number shown.</p>'
+    time = f'<p class="kv-kicker">{minutes(html)}-minute read. The code in this chapter computes every number shown.</p>'
     links = " or ".join(
         f'<a href="{escape(url, quote=True)}"{"" if "://" in url else " download"}>{escape(words)}</a>'
         for words, url in taken
     )
     if links:
-        time += f'<p class="kv-take-away">Download this chapter {links}. Notebook and script run in the virtual environment that <code>make venv</code> creates in a checkout of the repository.</p>'
+        time += f'<p class="kv-take-away">Download this chapter {links}. The notebook and the script run in the virtual environment that <code>make venv</code> creates in a checkout of the repository.</p>'
     head, close, rest = html.partition("</h1>")
     return f"{head}{close}{time if close else ''}{rest}{ways(before, after, 'Chapters')}"
 

@@ -64,7 +64,7 @@ def test_the_answer_of_the_start_is_printed_and_stays_when_the_numbers_come(page
     printed: list[str] = []
     let_go(page, held, lambda: printed.append(said.inner_text()))
     assert re.fullmatch(
-        r"\d+ of \d+ configurations fit \(one H100, 8K context, weights as released\)\.", printed[0]
+        r"\d+ of \d+ supported configurations fit \(one H100, 8K context, weights as released\)\.", printed[0]
     )
     assert answered(page) == printed[0]
 

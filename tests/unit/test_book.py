@@ -65,7 +65,7 @@ def test_reading_time_counts_words_and_not_code():
 
 def test_a_chapter_says_how_long_it_takes_and_what_comes_next():
     html = book.frame("<h1>T</h1><p>x</p>", None, {"title": "B & C", "url": "../b/"})
-    assert html.startswith('<h1>T</h1><p class="kv-kicker">1 minute')
+    assert html.startswith('<h1>T</h1><p class="kv-kicker">1-minute read.')
     assert "B &amp; C" in html
     assert "Before" not in html
 

@@ -36,7 +36,7 @@ def test_code_answers_tables_and_options_are_not_indexed():
 
 
 def test_a_chapter_is_shown_by_its_first_sentences():
-    html = """<h1>Pages</h1><p class="kv-kicker">7 minutes to read.</p>
+    html = """<h1>Pages</h1><p class="kv-kicker">7-minute read.</p>
     <p class="kv-take-away"><a href="x" download>Download as a notebook</a>.</p><p>Memory is handed out in blocks.</p>"""
     (first,) = search.written("learn/pages/", "Pages", "", (), html)
     assert first["text"] == "Memory is handed out in blocks."
