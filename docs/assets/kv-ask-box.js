@@ -113,9 +113,9 @@
     const what = `${kvreport.plural(wanted, "request|requests")} of ${kvreport.tokens(context)} tokens`;
     return found.length
       ? `Fewest GPUs that serve ${what} of ${model.name}: ${found.join(", ")}.`
-      : `No number of these GPUs up to ${
+      : `In the layouts of this page, no number of GPUs up to ${
         count(site.sizes.at(-1))
-      }, and no group of machines here, serves ${what} of ${model.name}.`;
+      } and no group of machines serves ${what} of ${model.name}. The sizer tries more layouts.`;
   }
 
   /* The accelerators of at most some memory that serve a question's model alone, by format of its weights, as a sentence. */

@@ -988,6 +988,8 @@
       output: workload?.output,
       ttft: workload?.ttft,
       context: state.context || workload?.context,
+      // Requests of so many tokens hold as many, unless the question says how long prompts and answers are.
+      average: workload?.prompt ? undefined : state.context,
       weights: state.weights,
       kv: state.kv === "fp8" ? "fp8" : undefined,
       engine: state.engine,

@@ -506,6 +506,7 @@
             model,
             gpu: gpu.id,
             context: tokens(state.context).replace(/,/g, ""),
+            average: tokens(state.context).replace(/,/g, ""),
             concurrent: String(state.requests || 1),
             ...state.weights && { weights: state.weights },
           })}`,

@@ -204,6 +204,20 @@ def test_lists_that_the_box_filters_have_a_row(repository: Any) -> None:
             assert any(all(word in name for word in words) for name in listed), address
 
 
+def test_the_sizer_is_told_how_long_the_requests_are() -> None:
+    """Asked for 20 requests of 100K tokens, it planned for prompts of 1,500 tokens, of which a replica holds 191."""
+    for text in (
+        "how many gpus for 20 requests of 100k with qwen3 coder 480b",
+        "20 agents 100k qwen3 coder 480b how many gpus",
+    ):
+        (found,) = asked([text])
+        sizers = [
+            parse_qs(urlsplit(link).query) for _, link in found["way"]["links"] if link.startswith("sizer/")
+        ]
+        assert sizers, text
+        assert all(one["average"] == one["context"] for one in sizers), text
+
+
 def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
     known = {
         "models": {model.slug for model in catalog().models.values()},
