@@ -129,7 +129,7 @@ def _summary(change: dict[str, Any]) -> str:
     gain = models["new"] / models["old"] - 1
     fewer, more = models[gain <= -_NOTABLE], models[gain >= _NOTABLE][::-1]
     lines = [
-        f"{len(fewer)} models serve fewer requests of 8K on {change['gpu']}, and {len(more)} serve more."
+        f"The cache on {change['gpu']} holds fewer requests of 8K for {len(fewer)} models, and more for {len(more)}."
     ]
     for one in pd.concat([fewer[: _SHOWN // 2], more[: _SHOWN // 2]]).to_dict("records"):
         cause = f" ({WORDS[str(one['cause'])]})" if one["cause"] else ""

@@ -32,7 +32,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title=_TITLE,
         heading=_TITLE,
-        description=f"{site.engine.label.split()[0]}, release by release: which models serve more or fewer requests of "
+        description=f"{site.engine.label.split()[0]}, release by release: for which models the cache holds more or fewer requests of "
         f"{units.human_tokens(engine_changes.CONTEXT)} tokens, and which part of the memory changed.",
         lead=render(
             "engine_releases/lead.html",
@@ -52,13 +52,12 @@ def pages(inputs: Inputs) -> Iterator[Page]:
 
 
 def _sentence(step: Mapping[str, Any]) -> str:
-    """How many models serve fewer and more requests after a step."""
+    """For how many models the cache holds fewer and more requests after a step."""
     fewer = sum(one["new"] < one["old"] for one in step["models"])
     more = len(step["models"]) - fewer
-    serve = "serves" if fewer == 1 else "serve"
     return (
-        f"{step['engine']}: {counted(fewer, 'model|models')} {serve} fewer requests than before, "
-        f"and {more:,} {'serves' if more == 1 else 'serve'} more"
+        f"{step['engine']}: the cache holds fewer requests than before for {counted(fewer, 'model|models')}, "
+        f"and more for {more:,}"
     )
 
 
@@ -74,7 +73,8 @@ def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
         )
         rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
     return Table(
-        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that fit in the cache of one GPU",
+        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that the cache of one GPU holds, also where "
+        "the server does not start with its defaults",
         Column("Model", numeric=False),
         (Column("Before"), Column("After"), Column("Change", "%"), Column("Largest cause", numeric=False)),
         tuple(rows),
