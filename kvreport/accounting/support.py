@@ -16,6 +16,7 @@ from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE,
 from kvreport.accounting.extras import drafts_itself
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import TRANSFORMERS, EngineClasses, lists_classes, release_key
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -146,6 +147,23 @@ _IN_BACKEND: Final = frozenset({"full", "sliding"})
 interface (vLLM 0.33.0 ``models/transformers/base.py::_create_attention_instances``)."""
 
 
+_ONE_SHAPE: Final = frozenset({"sglang"})
+"""Families whose Transformers backend makes every layer with the heads of the config (SGLang 0.5.18 to 0.5.23
+``models/transformers.py::_create_attention_instances``); vLLM's asks each layer."""
+
+
+def _in_backend(ruling: Ruling, model: Model) -> bool:
+    if not cache_kinds(model) <= _IN_BACKEND:
+        return False
+    if ruling.family is None or ruling.family.family not in _ONE_SHAPE:
+        return True
+    kinds = (FullAttention, SlidingWindow)
+    shapes = {
+        (one.kv_heads, one.key_dim, one.value_dim) for one in model.every_cache if isinstance(one, kinds)
+    }
+    return len(shapes) <= 1
+
+
 def _serves(ruling: Ruling, model: Model) -> Literal["own", "backend", "no", "unknown"]:
     """Whether a release has the class of a model, or runs it through its Transformers backend.
 
@@ -158,7 +176,7 @@ def _serves(ruling: Ruling, model: Model) -> Literal["own", "backend", "no", "un
     name = model.architecture
     if served.implements(name):
         return "own"
-    if name in served.backend or (_in_transformers(ruling, name) and cache_kinds(model) <= _IN_BACKEND):
+    if name in served.backend or (_in_transformers(ruling, name) and _in_backend(ruling, model)):
         return "backend"
     return "no"
 
@@ -197,8 +215,9 @@ def lacks_class(ruling: Ruling, engine: Engine, model: Model) -> str:
         near = nearest_class(name, ruling.served.own)
         found += f"; the nearest that it has is {near}" if near else ""
     able = _able_from(ruling, name)
-    if able is not None and not cache_kinds(model) <= _IN_BACKEND:
+    if able is not None and not _in_backend(ruling, model):
         found += ". Its Transformers backend runs models with attention in every layer alone"
+        found += ", and with the same heads in all of them" if cache_kinds(model) <= _IN_BACKEND else ""
     elif able is not None:
         found += (
             f". Its Transformers backend may with transformers {able} or newer; kvreport does not check this"

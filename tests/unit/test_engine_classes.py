@@ -612,3 +612,14 @@ def test_tensorrt_llm_serves_a_class_from_the_release_that_has_it(
         )
         assert (answer.verdict == "engine_does_not_run") == (release < first)
     assert any(source.evidence == "verbatim" and source.revision for source in listed.sources)
+
+
+@pytest.mark.parametrize("release", ["0.5.19", "0.5.20"])
+def test_a_backend_that_gives_every_layer_the_same_heads_runs_no_others(release: str) -> None:
+    """SGLang's Transformers backend was counted with the cells of the full layers for all: fewer bytes than a request has."""
+    asked = {"gpu": "h100-sxm-80gb", "context_tokens": 8192}
+    found = kvreport.estimate("google/diffusiongemma-26B-A4B-it", engine=f"sglang@{release}", **asked)
+    assert found.verdict == "engine_does_not_run"
+    assert "with the same heads in all of them" in found.verdict_reason
+    later = kvreport.estimate("google/diffusiongemma-26B-A4B-it", engine="sglang@0.5.23", **asked)
+    assert later.verdict in ("fits", "tight")
