@@ -106,7 +106,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert made.lead.count("</p>", 0, made.lead.index("first-sight-chart")) == 1
     assert made.lead.index("first-sight-chart") < made.lead.index("<li>We predicted")
     assert (
-        f"{len(empty)} more log{'s are' if len(empty) != 1 else ' is'} not plotted, because the prediction left no memory"
+        f"{len(empty)} further log{'s are' if len(empty) != 1 else ' is'} not plotted, because the prediction left no memory"
         in made.lead
     )
     without = validation.page(open_catalog())
