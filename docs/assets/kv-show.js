@@ -80,7 +80,7 @@
       total,
       `${title} with ${requestsText(here)} of ${tokens(at)} tokens. A process can use ${
         gib(gpu.usable)
-      } GiB, and the engine's memory share (vLLM: --gpu-memory-utilization) is ${share}. The 80% error band of the KV pool is ±${
+      } GiB, and the engine may take a share of it: ${share}. The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
       } GiB.`,
     );

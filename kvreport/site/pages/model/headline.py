@@ -197,7 +197,7 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
     words = (
         f"Memory of one GPU with {told}. A process can use {units.gib(budget['total_bytes'])} GiB, "
-        f"and the engine's memory share (vLLM: --gpu-memory-utilization) is {budget['utilization']:g}. "
+        f"and the engine may take a share of it: {budget['utilization']:g}. "
         f"The 80% error band of the KV pool is ±{units.gib(budget['uncertainty_bytes'])} GiB."
     )
     return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)
