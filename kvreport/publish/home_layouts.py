@@ -13,16 +13,9 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, weight_bytes
 from kvreport.catalog.model import Model
-from kvreport.estimation.at_home import MIXES, AtHome, at_home
+from kvreport.estimation.at_home import AtHome, at_home
 from kvreport.estimation.home_case import open_local
 from kvreport.publish.site_data import SiteData
-
-KEPT: Final = "mxfp4"
-"""A released format whose experts every published file keeps, whatever its quantization.
-
-llama.cpp's converter writes the codes of a checkpoint unchanged (``repack_mxfp4_blocks`` in ``conversion/base.py``). The card of
-bartowski/openai_gpt-oss-20b-GGUF says that all its quantizations keep them; those of gpt-oss-120b take 58 to 61 GiB.
-"""
 
 SPLIT_CONTEXT: Final = 8192
 """Tokens of the one slot of a model that a card holds in part."""
@@ -92,23 +85,3 @@ def splits(site: SiteData, models: Sequence[Model], mix: str) -> dict[str, Split
         return {
             model.id: kept.get(site.parts.of_model(model), partial(split, model, mix)) for model in models
         }
-
-
-def published(site: SiteData) -> dict[str, AtHome]:
-    """Return the layouts of all models of a site by id, with the experts that their published files have."""
-    return site.once(
-        "at-home-published",
-        lambda: {
-            name: as_published(site.catalog.models[name], laid) for name, laid in every_model(site).items()
-        },
-    )
-
-
-def as_published(model: Model, laid: AtHome) -> AtHome:
-    """A model's layout with the experts that its published files have."""
-    released = at_home(model, (KEPT,)) if model.weight_format == KEPT else None
-    if released is None:
-        return laid
-    experts = released.experts[KEPT]
-    weights = {mix: size - sum(laid.experts[mix]) + sum(experts) for mix, size in laid.weights.items()}
-    return replace(laid, weights=weights, experts=dict.fromkeys(MIXES, experts))

@@ -26,7 +26,7 @@ from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home
 from kvreport.estimation.home_case import HOST_MEMORY
 from kvreport.publish import home_layouts
-from kvreport.publish.home_layouts import KEPT, SPLIT_CONTEXT, Split
+from kvreport.publish.home_layouts import SPLIT_CONTEXT, Split
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit import templating
@@ -126,7 +126,7 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
         names.setdefault(held.model, name)
     found = []
     for model in inputs.site.models:
-        laid = home_layouts.published(inputs.site).get(model.id) if model.id in names else None
+        laid = home_layouts.every_model(inputs.site).get(model.id) if model.id in names else None
         if laid is not None:
             found.append(Candidate(model, laid, names[model.id]))
     return tuple(sorted(found, key=lambda one: -parameters(one.model)))
@@ -535,17 +535,12 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
         *_ollama_commands(best, _ollama_context(machine, best, backend, context)),
         (
             "kvreport",
-            f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights {_weights(best.model)}",
+            f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights {USUAL_MIX}",
         ),
     ]
     if machine.vendor == "Apple":
         found.insert(len(found) - 1, ("mlx-lm", f"mlx_lm.server --model mlx-community/{slug}-4bit"))
     return found
-
-
-def _weights(model: Model) -> str:
-    """The mix for an estimate whose bytes are those of published files."""
-    return KEPT if model.weight_format == KEPT else USUAL_MIX
 
 
 def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: int) -> int:
@@ -578,7 +573,7 @@ def _near(machine: Accelerator, every: tuple[Accelerator, ...]) -> list[tuple[st
 
 def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     """The part of a model's page about machines at home; None where llama.cpp does not convert the model."""
-    laid = home_layouts.published(inputs.site).get(model.id)
+    laid = home_layouts.every_model(inputs.site).get(model.id)
     if laid is None:
         return None
     uri = f"models/{model.slug}/"
@@ -607,8 +602,8 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "labels": _labels(inputs.site),
         "sizer": link(uri, f"sizer/?models={model.slug}"),
         "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp "
-        f"--weights {KEPT if model.weight_format == KEPT else mix} --context {units.human_tokens(context or LEAST)}",
-        "keeps": model.weight_format == KEPT,
+        f"--weights {mix} --context {units.human_tokens(context or LEAST)}",
+        "keeps": any(laid.experts[MIXES[0]]) and len(set(laid.experts.values())) == 1,
         "text_only": model.inputs != ("text",),
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
@@ -680,7 +675,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         return
     lines = ["model,weights,context_tokens,device_bytes,host_bytes,metal_bytes"]
     names = {held.model for held in OllamaNames.need().names.values()}
-    for name, laid in sorted(home_layouts.published(site).items()):
+    for name, laid in sorted(home_layouts.every_model(site).items()):
         if name not in names:
             continue
         for mix in MIXES:

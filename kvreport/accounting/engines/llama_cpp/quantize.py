@@ -82,6 +82,11 @@ _OF_LINEAR: Final = {
     ),
 }  # fmt: skip
 _LINEAR: Final = ("qwen3next", "qwen35", "qwen35moe")
+SUPERBLOCK: Final = 256
+"""Columns of a block of the K and IQ types. Experts released in MXFP4 with other widths gain nothing from another type, and the
+files that are published keep them, whatever the quantization (card of bartowski/openai_gpt-oss-20b-GGUF; ``repack_mxfp4_blocks`` of
+llama.cpp's ``conversion/base.py`` writes their codes unchanged)."""
+
 _LOW: Final = ("iq2_xxs", "iq2_xs", "iq1_s", "iq2_s", "iq2_m", "iq1_m")
 _VALUES: Final = ("attn_v", "attn_qkv", "attn_kv_b")
 _KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
@@ -102,6 +107,7 @@ class _State:
     gqa: int = 1  # Query heads per KV head.
     wide: bool = False  # True for the 80-layer models that the quantizer knows as 70B.
     imatrix: bool = False  # True with an importance matrix.
+    released: str = ""  # The format of the released weights.
     value: int = 0  # Value projections seen.
     down: int = 0  # Down projections seen.
 
@@ -155,6 +161,7 @@ def with_mix(local: LocalModel, mix: str) -> LocalModel:
         wide=model.layer_count == 80 and own in _KNOWN_AS_70B,
         # Files of this mix are published with an importance matrix; without one they would be 4% larger.
         imatrix=mix.lower() == "iq3_xxs",
+        released=model.weight_format,
     )
     return replace(local, tensors=_typed(local.tensors, mix, state))
 
@@ -195,6 +202,8 @@ def _type(state: _State, tensor: LocalTensor) -> str:
     quantized_by_default = TYPES[default].quantized
     if not quantized_by_default or _among(role, _KEPT):
         return "f16" if quantized_by_default else default
+    if state.released == "mxfp4" and role.endswith("_exps") and tensor.columns % SUPERBLOCK:
+        return state.released
     return _fallback(_chosen(state, tensor, default), tensor.columns)
 
 
