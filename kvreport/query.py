@@ -644,18 +644,10 @@ def several_of(name: str, given: object, kind: type[_Kind], *, none: bool = Fals
     """
     sort = Integral if kind is int else kind
     one = isinstance(given, sort) and not isinstance(given, bool)
-    listed = (
-        [given]
-        if one
-        else list(given)
-        if isinstance(given, Iterable) and not isinstance(given, str)
-        else None
-    )
-    if (
-        listed is None
-        or not (listed or none)
-        or any(not isinstance(each, sort) or isinstance(each, bool) for each in listed)
-    ):
+    several_given = isinstance(given, Iterable) and not isinstance(given, str)
+    listed: list[object] = [given] if one or not several_given else list(cast("Iterable[object]", given))
+    wrong = any(not isinstance(each, sort) or isinstance(each, bool) for each in listed)
+    if wrong or not (listed or none):
         wanted = _KINDS.get(kind, f"records of kvreport.{kind.__name__}")
         raise InputError(f"{name}: found {shorten(given)}; allowed: one or a list of {wanted}")
     return cast("list[_Kind]", listed)

@@ -31,6 +31,7 @@ from kvreport.book.chapter import (
     instrument,
     item,
     quiz,
+    requires,
     right,
     table,
     takeaway,
@@ -48,10 +49,7 @@ from kvreport.traffic.trace import TracedRequest, build, with_outputs
 GiB = 2**30
 MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"
 found = replay("mooncake-conversation", MODEL, gpu=GPU, order_only=True, hit_rate=0.30)
-if found.hit_rate_best is None:
-    raise kvreport.InputError(
-        f"{MODEL}: found states alone; allowed: a model whose cache has blocks for tokens"
-    )
+requires(found.hit_rate_best or 0, MODEL, "cache of tokens")
 pool = found.estimate.budget.kv_pool_bytes
 prompts = found.trace.prompt_tokens
 claim(found.too_long, 829)

@@ -147,15 +147,10 @@ _IN_BACKEND: Final = frozenset({"full", "sliding"})
 interface (vLLM 0.33.0 ``models/transformers/base.py::_create_attention_instances``)."""
 
 
-_ONE_SHAPE: Final = frozenset({"sglang"})
-"""Families whose Transformers backend makes every layer with the heads of the config (SGLang 0.5.18 to 0.5.23
-``models/transformers.py::_create_attention_instances``); vLLM's asks each layer."""
-
-
 def _in_backend(ruling: Ruling, model: Model) -> bool:
     if not cache_kinds(model) <= _IN_BACKEND:
         return False
-    if ruling.family is None or ruling.family.family not in _ONE_SHAPE:
+    if ruling.family is None or not trait(ruling.family.family, "backend_has_one_shape"):
         return True
     kinds = (FullAttention, SlidingWindow)
     shapes = {

@@ -21,6 +21,7 @@ from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, WeightGroup
 from kvreport.catalog.release import trait
+from kvreport.catalog.remembered import remembered
 from kvreport.catalog.variant import is_matrix
 from kvreport.errors import Fault, InputError
 from kvreport.units import GIB
@@ -200,6 +201,7 @@ _TOTALS_WITHIN: Final = 0.0015
 _ROUNDED_GIB: Final = 0.006
 
 
+@remembered
 def contradiction(model: Model, formats: Mapping[str, WeightFormat]) -> Fault | None:
     """What a record says of its weights that its own tensors do not make; None where they agree."""
     where, form = f"models/{model.slug}.yaml", formats.get(model.weight_format)

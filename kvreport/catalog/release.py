@@ -326,9 +326,9 @@ def _traits(family: str) -> Mapping[str, Any]:
     return {} if found is None else {one.trait: one.value for one in found.traits}
 
 
-def trait(engine: Engine, name: str) -> Any:  # noqa: ANN401 - True, or the number, word or names that it is
-    """What all releases of an engine's family do, by its name; None where they do not."""
-    return _traits(engine.family).get(name)
+def trait(engine: Engine | str, name: str) -> Any:  # noqa: ANN401 - True, or the number, word or names that it is
+    """What all releases of an engine's family, or of a family, do, by its name; None where they do not."""
+    return _traits(engine if isinstance(engine, str) else engine.family).get(name)
 
 
 @lru_cache(maxsize=1024)

@@ -245,9 +245,8 @@ def _verdict(case: LocalCase, layout: LocalLayout, tokens: int) -> str:
     confirmed, uncertainty = _bands(case, device)
     caches, short = device.kv + device.state, layout.shortfall
     if not short and case.states_growth and case.outgrown(layout):
-        uncertainty = max(
-            uncertainty, device.free + 1
-        )  # It starts, and what was asked for does not fit later.
+        # It starts, and what was asked for does not fit later.
+        uncertainty = max(uncertainty, device.free + 1)
     return Verdict(
         kernel.verdict(
             kernel.Plan(block=1, kept=0, constant=caches, terms=(), rules=()),

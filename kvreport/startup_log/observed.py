@@ -64,9 +64,8 @@ def published_start(
     device = device_of(catalog, observation)
     layout = _layout(observation)
     if layout.whole_encoders and rules(release).refuses(model, Layout(whole_encoders=True)):
-        layout = replace(
-            layout, whole_encoders=False
-        )  # The engine divides the weights whatever the flag says.
+        # The engine divides the weights whatever the flag says.
+        layout = replace(layout, whole_encoders=False)
     named = observation.kernels_of
     flags = _flags(observation, layout, drafts=drafts, own=own)
     # Computers that are joined are several machines, which few sources say.

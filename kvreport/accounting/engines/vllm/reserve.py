@@ -51,7 +51,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import Release, release_of
+from kvreport.catalog.release import Release, release_of, trait
 from kvreport.catalog.remembered import remembered
 
 ROCM_GRAPH_BYTES: Final = 1_390_000
@@ -300,11 +300,7 @@ def reserve(model: Model, engine: Engine, device: OnDevice, step: EngineStep) ->
 
 
 def kernel_step(device: OnDevice, step: EngineStep, context_tokens: Any) -> kernel.ReserveStep:  # noqa: ANN401
-    """A step as the formulas take it; ``context_tokens``: the longest request, or an array of them.
-
-    With LoRA adapters every graph is captured with them and without, and the estimate counts both by what one without takes (0.18.1
-    to 0.33.0 ``v1/cudagraph_dispatcher.py::CudagraphDispatcher._get_lora_cases``, ``cudagraph_specialize_lora``).
-    """
+    """A step as the formulas take it; ``context_tokens``: the longest request, or an array of them."""
     return kernel.ReserveStep(
         tokens=step.max_batched_tokens,
         max_num_seqs=step.max_seqs,
@@ -314,7 +310,7 @@ def kernel_step(device: OnDevice, step: EngineStep, context_tokens: Any) -> kern
         partial=device.partial,
         eager=step.eager,
         compiled=step.eager or step.compiled,
-        adapted=step.adapted,
+        adapted=bool(step.adapted and trait("vllm", "adapted_graphs_apart")),
     )
 
 
