@@ -155,9 +155,9 @@ def test_the_menu_of_a_generated_page_opens_in_a_narrow_window(browser: Any, add
         " const box = node.getBoundingClientRect();"
         " return node.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)); })"
     ).as_element()
-    led = link.evaluate("(node) => node.href")
+    led = link.evaluate("(node) => node.pathname")
     link.click()
-    until(page, f"location.href === {json.dumps(led)}")
+    until(page, f"location.pathname === {json.dumps(led)}")
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(address + uri)
     assert not page.locator(".md-sidebar--primary").is_visible()

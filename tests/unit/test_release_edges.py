@@ -368,7 +368,7 @@ def asked_by_name() -> Iterator[tuple[str, str, str]]:
             text, place = ast.unparse(node), path.relative_to(ROOT).as_posix()
             for method, name in re.findall(
                 r"release_of\([\w.]+\)\.(has|names|word|count)\('(\w+)'\)|", text
-            ) + re.findall(r"\b(trait)\((?:[\w.]|\(\))+, '(\w+)'\)", text):
+            ) + re.findall(r"\b(trait)\((?:[\w.']|\(\))+, '(\w+)'\)", text):
                 if method:
                     yield method, name, place
             for name in re.findall(r"'(\w+)' not in release_of", text) + re.findall(
