@@ -471,7 +471,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         for group, times in Counter(plan.groups).items():
             yield (
                 f"{label}: {f'{times} x ' if times > 1 else ''}{group.layers} {group.kind} layers in blocks of "
-                f"{group.block_tokens:,} tokens, {group.page_bytes:,} B"
+                f"{group.block_tokens:,} tokens, {group.page_bytes:,} B per block"
             )
         laid_out = estimate.kv_bytes_per_token_reserved_per_gpu
         if laid_out != estimate.kv_bytes_per_token_per_gpu:
@@ -497,7 +497,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield (
                 f"{total:,} / {each_blocks:,} = {_cut(total / each_blocks)} requests at once"
                 + (
-                    f" (the engine keeps {plan.kept_blocks} block for itself)"
+                    f", {(total - 1) // each_blocks:,} of them whole: the engine keeps 1 block for itself"
                     if plan.kept_blocks == 1
                     else ""
                 )
@@ -569,9 +569,7 @@ def _verdict_sentence(estimate: Estimate) -> str:
         case Verdict.FITS.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return "fits: the model keeps no cache, and its weights and activations certainly fit"
-            return (
-                f"fits: one request of {context} fits even if the pool is at the low end of its uncertainty"
-            )
+            return f"fits: one request of {context} fits even at the low end of the pool's error band"
         case Verdict.TIGHT.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (

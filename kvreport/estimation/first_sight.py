@@ -19,7 +19,10 @@ LEAST: Final = 5
 """Logs of a kind below which no figure is given."""
 LOCAL: Final = ("llama_cpp", "mlx")
 """Families whose logs are compared by the memory of their devices (``llama_cpp/logs.yaml``)."""
-_PREDICTED: Final = {"KV tokens": "number of KV tokens", "memory of the devices": "memory of the devices"}
+_PREDICTED: Final = {
+    "KV tokens": "number of tokens that the KV cache holds",
+    "memory of the devices": "memory of the devices",
+}
 """How a sentence names each quantity that was compared."""
 _OWN: Final = "own-"
 """Start of the ids of our own measurements, which are no logs that were found."""
@@ -150,8 +153,8 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
     return (
         found
         and (
-            f"Expected error of the {_PREDICTED[found.quantity]}: at most ±{_percent(found.median)} in half of server starts, "
-            f"and at most ±{_percent(found.p90)} in nine of ten."
+            f"Expected error in the {_PREDICTED[found.quantity]}: within ±{_percent(found.median)} for half of server starts, "
+            f"and within ±{_percent(found.p90)} for nine in ten."
         )
     ) or ""
 
@@ -170,7 +173,7 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
     if found.pools:
         said += (
             f" The 80% error band contained the logged KV cache size in {found.held} of {found.pools} logs "
-            f"({found.held / found.pools:.0%})."
+            f"({found.held / found.pools:.0%}){_alone(found)}."
         )
     return said
 
@@ -181,10 +184,6 @@ def details(family: str, seen: FirstSeen) -> str:
     if found is None:
         return ""
     said = []
-    if found.without_error:
-        said.append(
-            f"The {found.pools} include {counted(found.without_error, 'log that has|logs that have')} a band but no recorded error."
-        )
     if found.held < 0.8 * found.pools:
         said.append("We have since widened the bands.")
     if found.refusals > 1 and found.refusals_right == found.refusals:
@@ -199,6 +198,12 @@ def details(family: str, seen: FirstSeen) -> str:
             f"the 90th percentile is {_percent(further.p90)}."
         )
     return " ".join(said)
+
+
+def _alone(found: FirstSight) -> str:
+    """Why a band was compared in more logs than an error was."""
+    few = found.without_error
+    return f"; {few} of these {'has' if few == 1 else 'have'} a band but no recorded error" if few else ""
 
 
 def _percent(share: float) -> str:
