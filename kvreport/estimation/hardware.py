@@ -227,6 +227,13 @@ def refuse_machines(devices: Sequence[Accelerator], layout: Layout, engine: Engi
             f"gpu: found {len(boards)} for {engine.label}, and one machine holds {held}: {ONE_MACHINE[engine.family]}; "
             "allowed: the devices of one machine"
         )
+    mac = next((one for one in boards if one.vendor.lower() == "apple"), None)
+    card = next((one for one in named if one.vendor.lower() != "apple"), None)
+    if mac is not None and card is not None:
+        # Apple, "Use an external graphics processor with your Mac": one takes a Mac with an Intel processor.
+        raise InputError(
+            f"gpu: found {card.name} beside {mac.name}, which takes no other GPU; allowed: one of the two"
+        )
 
 
 def refuse_beyond_one_memory(

@@ -148,6 +148,14 @@ def test_an_engine_of_one_machine_is_not_answered_on_two(catalog: Catalog, gpu: 
         estimate("Qwen/Qwen3-235B-A22B", gpu=gpu, engine=engine, context_tokens=8192, catalog=catalog)
 
 
+@pytest.mark.parametrize("gpu", ["m4-max-64+rtx-4090", "rtx-4090+m3-ultra-96"])
+def test_a_mac_takes_no_card(catalog: Catalog, gpu: str) -> None:
+    with pytest.raises(
+        InputError, match=r"gpu: found GeForce RTX 4090 beside M[34] .*, which takes no other GPU"
+    ):
+        estimate("Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", context_tokens=8192, catalog=catalog)
+
+
 @pytest.mark.parametrize("gpu", ["12xrtx-3090", "8xh100-sxm-80gb", "ryzen-ai-max-395+rtx-4090"])
 def test_devices_of_one_machine_share_the_layers(catalog: Catalog, gpu: str) -> None:
     """A rig holds as many cards as somebody put there, a board its own number, and a computer may have a card."""
