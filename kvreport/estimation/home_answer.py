@@ -362,7 +362,7 @@ def _arithmetic(result: LocalEstimate) -> list[str]:
             f"projector: {gib(projector.weights)} weights + {gib(projector.compute)} compute GiB after loading, for an "
             f"image of {projector.side * projector.patch} pixels a side; a larger image enlarges its buffer"
         )
-    lines.append(f"longest context that fits with these flags: {human_tokens(result.max_context_tokens)}")
+    lines.append(f"longest context with {_kept(result)}: {human_tokens(result.max_context_tokens)}")
     lines += [f"would fit: {flags}" for flags in result.advice]
     served = result.served
     lines.append(f"command: {shell_line(served)}")
@@ -377,7 +377,7 @@ def _inverse_lines(result: LocalEstimate) -> list[str]:
     slots = "1 slot" if found.slots == 1 else f"{found.slots} slots"
     longest = human_tokens(found.longest_context) if found.longest_context else "none fits"
     lines = [
-        f"longest context with these flags: {longest}",
+        f"longest context with {_kept(result)}: {longest}",
         f"slots of {tokens} each (--parallel): {slots if found.slots else 'none fits'}",
     ]
     lines += _shared_context(result)
@@ -392,6 +392,11 @@ def _inverse_lines(result: LocalEstimate) -> list[str]:
         best = found.best_weights or "none of the usual"
         lines.append(f"largest quantization that fits at {tokens} with these layers on the GPU: {best}")
     return [*lines, _fit_line(result, found)]
+
+
+def _kept(result: LocalEstimate) -> str:
+    """What the longest context was searched with: an engine that places layers itself would place them anew for it."""
+    return "these flags" if result.case.asked is None else "these layers on the GPU"
 
 
 def _fit_line(result: LocalEstimate, found: HomeAnswers) -> str:
