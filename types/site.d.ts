@@ -32,6 +32,7 @@ interface CapacityScript {
   ): any[] | null;
   reserveParts(config: Configuration): { activations: number; outside: number; graphs: number } | null;
   underEngine(site: any, other: any): any;
+  decided(model: any, own: any): any;
   unpacked(site: any, models: any[]): any;
   isPublished(model: any, gpu: any): boolean;
   /** Everything that one request of a configuration reserves: its blocks, and its part of other pools. */

@@ -509,6 +509,23 @@
     };
   }
 
+  /* A model's facts with what its file under another engine decides, `engine_profiles.in_runs` undone. */
+  function decided(model, { lists, ...own }) {
+    if (!lists) return { ...model, ...own };
+    const each = (runs) => runs.flatMap((one) => (Array.isArray(one) ? Array(one[1]).fill(one[0]) : [one]));
+    const spread = lists.map((one) => (Array.isArray(one) ? each(one) : one));
+    const unfolded = (columns) => columns && each(columns).map((place) => spread[place]);
+    const named = (group) =>
+      Object.fromEntries(Object.entries(group).map(([name, columns]) => [name, unfolded(columns)]));
+    return {
+      ...model,
+      ...own,
+      loaded: named(own.loaded),
+      plan: named(own.plan),
+      reserve: own.reserve && own.reserve.map(unfolded),
+    };
+  }
+
   /* A known rate, or NaN: null stands for unknown in JSON. */
   const rate = (value) => (value === null || value === undefined ? NaN : value);
 
@@ -574,6 +591,7 @@
     poolTokens,
     commandNotes,
     underEngine,
+    decided,
     unpacked,
     isPublished,
   };

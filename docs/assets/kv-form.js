@@ -26,7 +26,7 @@
     const model = await load(new URL(`models/${slug}.json`, base));
     if (site.engine.name === site.engine.default) return model;
     if (!site.published.includes(slug)) return null;
-    return { ...model, ...await load(new URL(`engines/${site.engine.name}/${slug}.json`, base)) };
+    return kvCapacity.decided(model, await load(new URL(`engines/${site.engine.name}/${slug}.json`, base)));
   }
 
   /* Open the explanation of a state that names its model, accelerator, number of GPUs and context. */

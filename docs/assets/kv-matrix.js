@@ -84,7 +84,11 @@
     },
     reserve: ({ reserve, spared, rates }, sizes) => {
       const more = summed(spread(spared, sizes)), every = ratesOf(spread(rates, sizes));
-      return summed(reserve).map((list, n) => ({ reserve: list, spared: more[n], rates: every[n] }));
+      return summed(spread(reserve, sizes)).map((list, n) => ({
+        reserve: list,
+        spared: more[n],
+        rates: every[n],
+      }));
     },
   };
 

@@ -70,7 +70,7 @@
           ([engine, own]) =>
             facts.engines.set(name, {
               site: kvCapacity.underEngine(site, engine),
-              model: own && { ...model, ...own },
+              model: own && kvCapacity.decided(model, own),
             }),
         ),
       );

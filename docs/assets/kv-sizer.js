@@ -222,7 +222,7 @@
           return;
         }
         site = kvCapacity.underEngine(site, other);
-        model = { ...model, ...decided };
+        model = kvCapacity.decided(model, decided);
         peaks = kvSizing.underEngine(peaks, site);
       }
       const given = read(site);

@@ -2,7 +2,8 @@
 
 ``downloads/v1/engines/<engine>.json`` has the engine and what the accelerators are under it;
 ``downloads/v1/engines/<engine>/<model>.json`` what it decides of a model (:func:`profiles.engine_facts`). The rest,
-weights and what the architecture needs, is the same under every engine and stands in the model's own file.
+weights and what the architecture needs, is the same under every engine and stands in the model's own file. Most devices
+and formats have the same numbers, so equal lists are written once (:func:`in_runs`).
 ``downloads/v1/engines/<engine>/models.json`` has all models in one file, for pages that list them; that of the site's own
 engine has only the rates that other scheduler sizes need (:func:`columns.reserve_rates`). Where no rates give a reserve,
 ``reserve-<class>.json`` beside it lists those of one class of devices, in the order of its models: of all classes
@@ -13,8 +14,9 @@ classes that have one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from kvreport.accounting.support import other_reader
@@ -79,7 +81,39 @@ def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, byt
     few = profiles.of_sizes(facts, columns.published_columns(site))
     apart = ("weights", "reserve")
     part = {name: few[name] for name in few if name not in apart}
-    return profiles.encode(facts), profiles.encode(part), profiles.encode(few["reserve"])
+    return profiles.encode(in_runs(facts)), profiles.encode(part), profiles.encode(few["reserve"])
+
+
+def in_runs(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what an engine decides of a model with every list by device once in ``lists``.
+
+    A column of ``loaded``, ``plan`` and ``reserve`` is its place in ``lists``. In a list and in a list of places, ``[x, n]``
+    means x, n times. ``decided`` in ``docs/assets/kv-capacity.js`` undoes this.
+    """
+    numbers: dict[str, int] = {}
+    lists: list[Any] = []
+
+    def place(column: Any) -> int:  # noqa: ANN401 - a list by device, or what holds on all
+        key = json.dumps(column)
+        if key not in numbers:
+            numbers[key] = len(lists)
+            lists.append(_runs(column) if isinstance(column, list) else column)
+        return numbers[key]
+
+    def folded(columns: list[Any] | None) -> list[Any] | None:
+        return columns and _runs(map(place, columns))
+
+    by_name = {
+        group: {name: folded(columns) for name, columns in facts[group].items()}
+        for group in ("loaded", "plan")
+    }
+    reserve = facts["reserve"] and [folded(columns) for columns in facts["reserve"]]
+    return facts | by_name | {"reserve": reserve, "lists": lists}
+
+
+def _runs(values: Iterable[Any]) -> list[Any]:
+    each = [(value, len(list(run))) for value, run in groupby(values)]
+    return [value if count == 1 else [value, count] for value, count in each]
 
 
 def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def _reserves(files: Sequence[Facts], _: Sequence[int]) -> Facts:
     first, *others = ([one["rates"].get(name) for name in models] for one in files)
     rates = [[_others(was, own) for was, own in zip(first, column, strict=True)] for column in others]
     return {
-        "reserve": _differences([one["reserve"] for one in files]),
+        "reserve": _grouped(_differences([one["reserve"] for one in files])),
         "spared": _grouped(_differences(spared)),
         "rates": _grouped([first, *rates]),
     }

@@ -305,7 +305,7 @@ def test_the_sizer_answers_under_sglangs_rules(page: Any, address: str) -> None:
 def test_a_gpu_without_numbers_of_an_engine_is_said_to_have_none(page: Any, address: str) -> None:
     def without_reserves(route: Any) -> None:
         found = route.fetch().json()
-        route.fulfill(json={**found, "rates": None, "reserve": {}})
+        route.fulfill(json={**found, "rates": None, "reserve": None})
 
     page.route("**/engines/sglang/meta-llama--*.json", without_reserves)
     page.goto(f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=rtx-4090&engine=sglang")

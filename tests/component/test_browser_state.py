@@ -185,6 +185,21 @@ console.log(JSON.stringify(models.map((model) =>
     assert every == [gpu["id"] for gpu in gpus]
 
 
+@pytest.mark.parametrize("engine", ["sglang", "vllm-0.11"])
+def test_an_engine_s_file_writes_equal_lists_once(engine: str):
+    """These files took an eighth of the site; most devices and formats have the same numbers."""
+    _, _, catalog = published()
+    site = gather(catalog, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test").under(engine)
+    facts = engine_profiles.facts_of(site, site.models[0], {"h100-sxm-80gb"})
+    plain, short = (json.loads(profiles.encode(one)) for one in (facts, engine_profiles.in_runs(facts)))
+    assert len(json.dumps(short)) < len(json.dumps(plain))
+    asks = """
+const { model, own } = JSON.parse(await new Response(Deno.stdin.readable).text());
+console.log(JSON.stringify(kvCapacity.decided(model, own)));
+"""
+    assert run(asks, {"model": {"id": "x", "rates": 1}, "own": short}) == {"id": "x"} | plain
+
+
 def test_keys_of_addresses_differ():
     keys = list(url_keys().values())
     assert len(keys) == len(set(keys))

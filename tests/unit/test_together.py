@@ -56,7 +56,7 @@ def test_rates_are_said_by_the_fields_that_change():
         {"reserve": [7, 9], "spared": {"1": 4}, "rates": {"0": [1, 5.0, 3], "1": [4, 5, 6]}},
     ]
     assert together("reserve", files, (1, 2)) == {
-        "reserve": [[10, None], [-3, 9]],
+        "reserve": {"each": [[10, -3], [None, 9]], "of": [0, 1]},
         "spared": {"each": [[0, 0], [0, 4]], "of": [0, 1]},
         "rates": {"each": [[[1, 2.5, 3], {"1": 5.0}], [None, [4, 5, 6]]], "of": [0, 1]},
     }
