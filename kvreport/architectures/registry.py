@@ -143,6 +143,8 @@ _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config", "llm_cfg",
 """Sections that describe a composite's text model."""
 _ALIKE: Final = 1.2
 """Likeness of names (2 where they are equal) from which on a name says more than the keys of the config."""
+_BEGINNING: Final = 3
+"""Letters that a misspelled name begins with like the name that is meant."""
 _SAME_KEYS: Final = 0.6
 """Share of a config's keys, each by how rare it is, that makes a class a near one."""
 _LEAST_KEYS: Final = 4
@@ -260,12 +262,15 @@ def nearest_class(name: str, model_type: str | None = None) -> str | None:
     return types[close[0]] if close else None
 
 
-def _likeness(name: str, known: str) -> tuple[float, bool, str]:
-    """Rank a known class by how much its name is like an unknown one; the same ending breaks ties."""
+def _likeness(name: str, known: str) -> tuple[float, float, str]:
+    """Rank a known class by how much its name is like an unknown one; the likeness of the whole names breaks ties."""
     stem, other = _stem(name), _stem(known)
     begins = _shared(stem, other) / max(len(stem), len(other), 1)
-    ending = name[len(stem) :] == known[len(other) :]
-    return (SequenceMatcher(None, stem, other).ratio() + begins, ending, known)
+    whole = SequenceMatcher(None, name, known)
+    alike = SequenceMatcher(None, stem, other).ratio() + begins
+    other_letters = max(len(name), len(known)) - sum(block.size for block in whole.get_matching_blocks())
+    misspelled = other_letters <= 1 and _shared(name, known) >= _BEGINNING
+    return (max(alike, _ALIKE) if misspelled else alike, whole.ratio(), known)
 
 
 def _shared(one: str, other: str) -> int:

@@ -57,3 +57,18 @@ def test_a_config_without_a_vocabulary_is_near_no_class_that_writes_text() -> No
     assert "nearest" not in str(caught.value)
     with pytest.raises(InputError, match="nearest class"):
         read_config(config | {"architectures": ["SomeNewForCausalLM"], "text_config": {"vocab_size": 1000}})
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("LlamaForCausaLM", "LlamaForCausalLM"),
+        ("Qwen3MoeForCausallLM", "Qwen3MoeForCausalLM"),
+        ("CLIPModell", "CLIPModel"),
+        ("CLIPMdoel", "CLIPModel"),
+        ("SiglipModell", "SiglipModel"),
+    ],
+)
+def test_a_misspelled_class_is_told_of_the_one_that_it_means(name: str, near: str) -> None:
+    with pytest.raises(InputError, match=f"{near} is the nearest class"):
+        read_config({"architectures": [name]})
