@@ -232,7 +232,7 @@ def refuse_machines(devices: Sequence[Accelerator], layout: Layout, engine: Engi
     if mac is not None and card is not None:
         # Apple, "Use an external graphics processor with your Mac": one takes a Mac with an Intel processor.
         raise InputError(
-            f"gpu: found {card.name} beside {mac.name}, which takes no other GPU; allowed: one of the two"
+            f"gpu: found {card.name} with {mac.name}, which takes no other GPU; allowed: one of the two"
         )
 
 
