@@ -6,6 +6,7 @@ no source that could be read states its dimensions.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -39,6 +40,7 @@ class KnownName(Record):
     billions: Annotated[float, Field(gt=0, le=1e6)] | None = None
     format: Text | None = None  # Format of its weights, as published.
     minimum_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None  # Memory that the source asks for, in GB.
+    aliases: tuple[Text, ...] = ()  # Names in Ollama's library, with a tag where it decides the size.
     source: Text  # Key of the source that names it.
     path: Text  # Path of its file in that source.
     tried: LongText | None = None  # What was tried besides what was searched for every model.
@@ -69,6 +71,16 @@ class KnownNames(CatalogFile):
     sources: dict[str, Source]  # What names the models, by key.
     accelerators: tuple[KnownAccelerator, ...] = ()
     models: tuple[KnownName, ...]
+
+    def known(self, spelling: str) -> KnownName | None:
+        """Find a model by its id, the last part of it, or an alias; ``:latest`` says no more than the name alone."""
+        return self._by_name.get(spelling.lower().removesuffix(":latest"))
+
+    @cached_property
+    def _by_name(self) -> dict[str, KnownName]:
+        return {one.id.lower().rpartition("/")[2]: one for one in self.models} | {
+            name.lower(): one for one in self.models for name in (one.id, *one.aliases)
+        }
 
 
 class KnownByNameError(InputError):

@@ -96,11 +96,8 @@ def refuse_known(spellings: Iterable[str], catalog: Catalog) -> None:
     names = catalog.known_names
     if names is None:
         return
-    ids = {one.id.lower().rpartition("/")[2]: one for one in names.models} | {
-        one.id.lower(): one for one in names.models
-    }
     for spelling in spellings:
-        one = ids.get(spelling.lower())
+        one = names.known(spelling)
         if one is not None:
             raise KnownByNameError(one, names)
 

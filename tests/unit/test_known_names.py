@@ -54,6 +54,29 @@ def test_a_model_of_the_list_is_found_in_other_spellings(form: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("nomic-embed-text", "nomic-ai/nomic-embed-text-v1.5"),
+        ("nomic-embed-text:latest", "nomic-ai/nomic-embed-text-v1.5"),
+        ("ollama/mxbai-embed-large:335m", "mixedbread-ai/mxbai-embed-large-v1"),
+        ("all-minilm:33m", "sentence-transformers/all-MiniLM-L12-v2"),
+        ("llava:7b", "llava-hf/llava-v1.6-mistral-7b-hf"),
+        ("minicpm-v", "openbmb/MiniCPM-V-2_6"),
+    ],
+)
+def test_names_of_ollama_s_library_are_told_what_they_mean(name: str, meant: str) -> None:
+    with pytest.raises(KnownByNameError) as caught:
+        estimate(name, gpu="h100", catalog=CATALOG)
+    assert caught.value.model.id == meant
+
+
+def test_a_tag_of_another_size_is_another_model() -> None:
+    with pytest.raises(InputError) as caught:
+        estimate("snowflake-arctic-embed:22m", gpu="h100", catalog=CATALOG)
+    assert not isinstance(caught.value, KnownByNameError)
+
+
+@pytest.mark.parametrize(
     "model", [one for one in NAMES.models if one.kind == "no_cache"], ids=lambda one: one.id
 )
 def test_a_model_without_a_cache_has_weights_and_no_number_of_requests(
