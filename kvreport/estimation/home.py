@@ -334,10 +334,10 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def memory_said(case: LocalCase) -> list[str]:
-    """The main memory that nobody stated, or what GPU and processor share."""
-    if case.query.host_memory is not None:
-        return []
+    """The main memory that nobody stated, or what GPU and processor share, which no statement makes larger."""
     if not case.is_unified:
+        if case.query.host_memory is not None:
+            return []
         size = human_bytes(HOST_MEMORY)
         return [
             f"{size} of main memory for what stays on the CPU: a usual desktop; --host-memory states another"

@@ -365,3 +365,14 @@ def test_bytes_of_a_device_add_up_to_what_is_missing(catalog: Catalog, gpu: str)
     part = device["total_bytes"] - device["room_bytes"]
     assert 0 <= part <= host["total"]
     assert (part > 0) == (gpu == "m5-32")  # the processor has a half of its own, or its own memory
+
+
+@pytest.mark.parametrize("host", ["1GiB", "600GiB"])
+@pytest.mark.parametrize("gpu", ["m5-24", "ryzen-ai-max-395"])
+def test_one_memory_is_said_whatever_main_memory_is_stated(catalog: Catalog, gpu: str, host: str) -> None:
+    """``--host-memory 600GiB`` changed no byte of a Mac's answer, and took the line away that says why."""
+    plain, stated = (
+        ask("Qwen/Qwen3-8B", gpu, catalog, weights="q4_k_m", **more) for more in ({}, {"host_memory": host})
+    )
+    (said,) = (one for one in plain.request.assumptions if "together fit" in one)
+    assert said in stated.request.assumptions
