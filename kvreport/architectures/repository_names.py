@@ -93,9 +93,11 @@ _BEYOND_NAME: Final = re.compile(
 )
 _CACHED: Final = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)", re.ASCII)
 """A model's folder in the Hub's cache, ``models--Qwen--Qwen3-32B/snapshots/…``."""
-_ROUTE: Final = re.compile(r"(?::[a-z][a-z-]{0,39}|@(?:main|[0-9a-f]{7,40})|\.git)$", re.IGNORECASE)
-"""What a router, a registry or a checkout adds to a name and what says nothing of its bytes: ``:latest``, ``:free``, a
-provider, a commit, ``.git``."""
+_ROUTE: Final = re.compile(
+    r"(?::[a-z][a-z-]{0,39}|:\d+(?:\.\d+){1,3}|@(?:main|[0-9a-f]{7,40})|\.git)$", re.IGNORECASE
+)
+"""What a router, a registry or a checkout adds to a name and what says nothing of its bytes: ``:latest``, ``:free``,
+the release of a container's image, a provider, a commit, ``.git``."""
 _AROUND: Final = "\"'`<>"
 """Marks that stand around a name in a text or a script."""
 
@@ -130,6 +132,8 @@ def other_spellings(name: str) -> Iterator[str]:
     ['Qwen/Qwen3-32B']
     >>> list(other_spellings("/models/Qwen--Qwen3-32B"))
     ['Qwen/Qwen3-32B', 'Qwen--Qwen3-32B']
+    >>> list(other_spellings("nvcr.io/nim/meta/llama-3.3-70b-instruct:1.8.5"))
+    ['meta/llama-3.3-70b-instruct', 'llama-3.3-70b-instruct']
     >>> list(other_spellings("openrouter/meta-llama/llama-3.3-70b-instruct:free"))
     ['meta-llama/llama-3.3-70b-instruct', 'llama-3.3-70b-instruct']
     """
