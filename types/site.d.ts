@@ -37,6 +37,7 @@ interface CapacityScript {
   isPublished(model: any, gpu: any): boolean;
   /** Everything that one request of a configuration reserves: its blocks, and its part of other pools. */
   reservedBytes(config: any, context: number): number;
+  wholeToken(config: any, context: number): number;
   /** The same of a server that is told a longest request of so many tokens. */
   told(config: Configuration, context: number): Configuration;
   /** The same rank with a pool that much larger. */

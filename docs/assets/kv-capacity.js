@@ -279,6 +279,14 @@
     return kernel.words.limit_names[kernel.limitedBy(config, config.pool, verdict, held, config.seqs)];
   }
 
+  /* Bytes of one more token of the whole model, as one rank holds them; NaN where one rank holds none. */
+  function wholeToken({ model, gpu, kvFormat }, context) {
+    const layout = model.held[kvFormat]?.[0];
+    if (!layout) return NaN;
+    const [, terms] = layout.kinds ? layout.kinds[gpu.laid ?? gpu.kind] : layout;
+    return kernel.tokenBytes(terms, context);
+  }
+
   /* Everything that one request of a configuration reserves: its blocks, and its part of other pools. */
   function reservedBytes({ rules: [rule], constant, terms }, context) {
     const blocks = kernel.requestBytes(constant, terms, context);
@@ -584,6 +592,7 @@
     shifted,
     longestOf,
     reservedBytes,
+    wholeToken,
     answer,
     deploy,
     serve,

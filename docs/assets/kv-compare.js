@@ -376,9 +376,28 @@
         make("strong", {}, winner()),
         `${kvreport.plural(shown.length, noun)}${where}, ${number}${
           state.engines ? "" : `, ${site.engine.label}`
-        }.${why(sizes)}${beyond()}${full}`,
+        }.${why(sizes)}${cached()}${beyond()}${full}`,
         ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
       );
+    }
+
+    /* Bytes that one token takes in the cache of the whole model, at the chosen context. */
+    const tokenOf = ({ model, deployment }) =>
+      kvCapacity.wholeToken(deployment, Math.min(asked(), model.limit));
+    const kib = (bytes) => fixed(bytes / 1024, 1);
+
+    /* Which of several models takes the most cache for a token, and by how much, as a sentence. */
+    function cached() {
+      if (!byModels()) return "";
+      const able = shown.filter(({ deployment }) => deployment)
+        .map((thing) => [thing.name, tokenOf(thing)]).filter(([, bytes]) => bytes > 0)
+        .sort(([, a], [, b]) => b - a);
+      if (able.length < 2) return "";
+      const [[first, most]] = able, [last, least] = able[able.length - 1];
+      if (most === least) return ` A token takes ${kib(most)} KiB of KV cache in each of them.`;
+      return ` A token takes the most KV cache in ${first}: ${kib(most)} KiB, compared with ${
+        kib(least)
+      } KiB in ${last} (${fixed(most / least, most / least < 1.1 ? 2 : 1)} times as much).`;
     }
 
     /* Which one runs the most requests at once, and by how much, as a sentence. */
@@ -497,6 +516,7 @@
       ["GPUs", ""],
       ["Longest", "tokens"],
       ["Weights per GPU", "GiB"],
+      ["KV cache per token", "KiB"],
       ["Memory bandwidth per GPU", "TB/s"],
       ["Speed bound", "tokens/s"],
     ];
@@ -523,6 +543,7 @@
           : [],
         longest: deployment ? deployment.longest : null,
         weights: deployment ? deployment.weights : null,
+        token: deployment ? tokenOf(thing) : null,
         bandwidth: bandwidth ? bandwidth / TERA : null,
         speed: fast,
         ...prices(deployment, gpu, thing.model),
@@ -549,6 +570,7 @@
           ...facts.requests.map(([context, answer]) => cell(answer, thing, context)),
           roughTokens(facts.longest),
           gib(facts.weights),
+          Number.isFinite(facts.token) ? kib(facts.token) : over,
           facts.bandwidth ? facts.bandwidth.toFixed(2) : "unknown",
           facts.speed ? count(Math.round(facts.speed)) : takes(thing.model) ? "unknown" : over,
           ...(priced().prices.size
@@ -601,6 +623,7 @@
         ...contexts().map((context) => `requests_at_${context}`),
         "longest_tokens",
         "weights_bytes_per_gpu",
+        "kv_bytes_per_token",
         "bandwidth_tb_per_s_per_gpu",
         "speed_bound_tokens_per_s",
         "price_per_hour",
@@ -622,6 +645,7 @@
           ...requests,
           facts.longest,
           facts.weights,
+          facts.token,
           facts.bandwidth,
           facts.speed,
           facts.price,

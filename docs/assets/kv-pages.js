@@ -19,6 +19,10 @@
     return `${count(bytes)} B`;
   }
 
+  /* How the cache of a token lies on the GPUs of a layout. */
+  const divided = ({ tp, dp }, copied, each) =>
+    !copied ? each : tp > 1 ? `a copy on each of ${tp} GPUs` : dp > 1 ? "each request on one GPU" : each;
+
   /* The figures of the deployment that a state names; without one they say nothing. */
   function figures(root, { deployment, answer, context }) {
     const number = deployment?.devices || 1;
@@ -34,8 +38,10 @@
     };
     const released = deployment?.weightFormat === "released";
     put("weights", released ? "Weights as released" : "Weights", `${gib(deployment?.weights)} GiB`, split);
-    const at = `at ${tokens(context)} tokens`;
-    put("token", "KV cache per token", sized(answer?.token), [split, at].filter(Boolean).join(", "));
+    const whole = deployment && (kvCapacity.wholeToken(deployment, context) || answer.token);
+    const at = [`at ${tokens(context)} tokens`];
+    if (split) at.push(divided(deployment.layout, answer.token === whole, `${sized(answer.token)} ${split}`));
+    put("token", "KV cache per token", sized(whole), at.join("; "));
     put("state", "Recurrent state per request", sized(deployment?.state), split);
   }
 

@@ -58,6 +58,20 @@ def test_what_is_being_typed_when_the_numbers_arrive_is_kept(visit: Visit) -> No
     page.wait_for_function("document.querySelector('.kv-compare').dataset.kvShown.includes('context=32768')")
 
 
+def test_models_are_compared_by_the_cache_of_a_token(visit: Visit) -> None:
+    """By hand: 61 layers of 512 + 64 values in DeepSeek-V3, keys and values of 80 layers with 8 heads of 128 in Llama 70B."""
+    page = visit.go(
+        "compare/?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct&gpu=b200-sxm-180gb"
+    )
+    latent, heads = (bytes_ / 1024 for bytes_ in (61 * (512 + 64) * 2, 2 * 80 * 8 * 128 * 2))
+    assert [row["KV cache per tokenKiB"] for row in rows(visit)] == [f"{latent:.1f}", f"{heads:.1f}"]
+    said = page.locator(".kv-said").inner_text()
+    assert (
+        f"A token takes the most KV cache in Llama 3.1 70B: {heads:.1f} KiB, compared with {latent:.1f} KiB in "
+        f"DeepSeek-V3 ({heads / latent:.1f} times as much)." in said
+    )
+
+
 def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
     page = visit.go(
         "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=1"

@@ -556,11 +556,27 @@ def test_the_figures_of_a_model_are_those_of_the_state(visit):
         kv="fp8",
     )
     weights = f"{units.gib(found.weight_bytes_per_gpu)} GiB per GPU, on 8 GPUs"
-    token = f"{units.human_bytes(found.kv_bytes_per_token_per_gpu)} per GPU, on 8 GPUs, at 32K tokens"
+    # By hand: keys and values of 32 layers with 8 heads of 128 in one byte, and a head of each on a GPU.
+    assert found.kv_bytes_per_token_per_gpu == 2 * 32 * 128 == 8 * 1024
+    token = "64 KiB at 32K tokens; 8 KiB per GPU, on 8 GPUs"
     assert figures(page) == printed | {"Weights as released": weights, "KV cache per token": token}
     page.locator("[data-kv-reset]").click()
     page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")
     assert figures(page) == printed
+
+
+def test_a_latent_cache_is_that_of_the_whole_model_on_each_gpu(visit, tiny_site):
+    """By hand: DeepSeek-V3 keeps 512 + 64 values of 2 bytes in each of 61 layers, and divides none of them."""
+    page = visit.go("models/deepseek-ai--DeepSeek-V3/?gpu=b200-sxm-180gb&tp=8&context=8192")
+    assert 61 * (512 + 64) * 2 == 70_272
+    want = "68.6 KiB at 8K tokens; a copy on each of 8 GPUs"
+    assert want in re.sub(r"\s*<[^>]+>\s*", " ", tiny_site.html("models/deepseek-ai--DeepSeek-V3"))
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    fact = page.locator("dl.kv-facts [data-kv-slot=token] dd")
+    assert " ".join(fact.inner_text().split()) == want
+    visit.go("models/deepseek-ai--DeepSeek-V3/?gpu=b200-sxm-180gb&tp=1&dp=8&ep=1&context=8192")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    assert " ".join(fact.inner_text().split()) == "68.6 KiB at 8K tokens; each request on one GPU"
 
 
 LARGE = "models/meta-llama--Llama-3.1-70B-Instruct/"

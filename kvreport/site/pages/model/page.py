@@ -191,7 +191,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "headline": headline(site, model, best, answer),
         "conditions": conditions(site, model, kv_format, answer) if best else "",
         "open_mix": open_mix(site, model),
-        "facts": tuple(_facts(model, best, shown)),
+        "facts": tuple(_facts(site, model, best, shown)),
         "strip": diagrams.strip(model),
         "chart": boundary_plot(site, model, best, answer),
         "grid": grid,
@@ -261,7 +261,9 @@ def _search_names(model: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys([model.id, *model.aliases[:6]]))
 
 
-def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[KeyFigure]:
+def _facts(
+    site: SiteData, model: Model, best: Series | None, shown: int | None
+) -> Iterator[KeyFigure]:
     total, active = parameters(model), active_parameters(model)
     yield KeyFigure(
         "Parameters",
@@ -276,10 +278,12 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Key
         named = "Weights by name, at most" if model.by_name else named
         yield KeyFigure(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
+        each, whole = best.token_bytes[shown], _whole_token(site, model, best, shown)
+        divided = f"{units.human_bytes(each)} {split}" if each != whole else f"a copy on each of {number} GPUs"
         yield KeyFigure(
             "KV cache per token",
-            units.human_bytes(best.token_bytes[shown]),
-            f"{split}{', ' * bool(split)}{at}",
+            units.human_bytes(whole),
+            f"{at}; {divided}" if split else at,
             "token",
         )
         if best.state_bytes:
@@ -288,6 +292,13 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Key
             )
     limit, exact = units.human_tokens(model.context_tokens), f"{model.context_tokens:,}"
     yield KeyFigure("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
+
+
+def _whole_token(site: SiteData, model: Model, best: Series, shown: int) -> int:
+    """Bytes of one token of the whole model, as one rank holds them; those of a GPU where no series has one rank."""
+    asked = best.config._replace(tensor_parallel=1)
+    one = site.released[model.id].get(asked)
+    return (one or best).token_bytes[shown]
 
 
 def _any_kv(site: SiteData, model: Model) -> str:
