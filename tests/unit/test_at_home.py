@@ -15,6 +15,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_check import LlamaCheck
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLogs
+from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.home_case import open_local
@@ -268,3 +269,32 @@ def test_a_card_too_small_for_a_model_says_how_many_layers_it_takes(catalog: Cat
     assert row.cells[0].text == "--n-gpu-layers 35 (of 65)"
     assert not local._in_part(catalog.accelerator("rtx-4090"), found, 0, splits).rows
     assert not local._in_part(catalog.accelerator("m1-16"), found, 0, splits).rows
+
+
+@pytest.mark.parametrize("mix", ["q4_k_m", "q8_0"])
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("Qwen/Qwen3-14B", "rtx-3060-12gb"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "rtx-3060-12gb"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "rtx-4080"),
+        ("openai/gpt-oss-20b", "rtx-3060-12gb"),
+    ],
+)
+def test_the_longest_context_of_a_table_is_that_of_the_plan(
+    catalog: Catalog, name: str, card: str, mix: str
+) -> None:
+    """A table said 64K where 87,040 tokens fit: the longest power of two."""
+    laid = at_home(catalog.models[name])
+    assert laid is not None
+    machine = catalog.accelerator(card)
+    backend = local._backends(catalog, machine.id)
+    told = local.longest_context(laid, mix, machine.usable_bytes, backend, machine)
+    try:
+        planned = estimate(name, gpu=card, engine="llama-cpp", weights=mix, catalog=catalog)
+    except InputError:
+        assert not told
+        return
+    exact = planned.max_context_tokens
+    assert told <= exact < told + 2 * local.STEP
+    assert told % local.STEP == 0
