@@ -6,6 +6,10 @@
   const MOST_UNKNOWN = 40, MOST_BYTES = 20_000_000;
   const OF_POOL = ["concurrency", "kv_tokens"];
   const FAR = 0.05;
+  const SAME_MEMORY = 0.006, MOST_OFFERED = 12; /* as in kvreport.startup_log.diagnose */
+  const FEWER_TOKENS = 2048; /* tokens of a step that are tried: kvreport.startup_log.endings */
+  const USUAL_REQUESTS = 256;
+  const SERVERS = { vllm: "vLLM", sglang: "SGLang" };
 
   function log(form) {
     const release = form.dataset.kvRuns ? kvreport.ownPolicy() : () => {};
@@ -99,12 +103,108 @@
       const gpu = site && device.value() ? kvCapacity.gpuOf(site, device.value()) : null;
       const rules = kvLogLines.layout(reading, site, model, gpu);
       const found = kvLogLines.diagnose(reading, rules, gpu && gpu.usable);
+      const end = found.changes.length ? null : kvLogLines.ended(table, reading);
+      const total = reading.facts.total_memory || reading.facts.capacity;
+      if (end && total) site ||= await kvreport.facts(base).catch(() => null);
+      if (mine !== turn) return;
       lay(
         reading,
         found,
         compare(reading, found, model, rules),
         notes(reading, found, site, model, rules, gpu),
+        [
+          ...(end && total && site && !gpu ? alike(site, total) : []),
+          ...(end ? remedies(end, reading, site, total) : []),
+          ...more(found, reading, model, gpu),
+        ],
       );
+    }
+
+    /* The accelerators with the memory that a message prints: one press chooses one. */
+    function alike(site, total) {
+      const found = site.gpus.filter(({ usable }) => Math.abs(usable / total - 1) <= SAME_MEMORY);
+      if (!found.length || found.length > MOST_OFFERED) return [];
+      const pick = ({ id, name }) => {
+        device.set(id, name);
+        choose();
+      };
+      return [
+        make(
+          "p",
+          {},
+          `The log prints ${gib(total)} GiB of memory. GPUs that have it: `,
+          ...found.map((gpu) =>
+            make("button", { type: "button", class: "kv-chip", onclick: () => pick(gpu) }, gpu.name)
+          ),
+          " Choose yours.",
+        ),
+      ];
+    }
+
+    /* What to try after an end, in the words of its engine or of both that print it, with values to begin with. */
+    function remedies(end, { engine, facts }, site, total) {
+      if (!end.remedies.length) return [];
+      const missing = facts.asked > facts.left ? facts.asked - facts.left : 0;
+      const usual = facts.engine_version ? undefined : site?.engine.utilization;
+      const values = (server) => {
+        const shares = { sglang: facts.mem_fraction, vllm: facts.utilization ?? usual };
+        const share = shares[server];
+        const fewer = kvKernel.words.fewer_requests.find((one) => one < (facts.max_seqs ?? USUAL_REQUESTS));
+        const lower = Math.floor((share - missing / total) * 100) / 100;
+        return {
+          less_share: missing && lower > 0 && ` to ${lower} (${gib(missing)} GiB less than ${share})`,
+          smaller_steps: !(facts.max_batched_tokens <= FEWER_TOKENS) && ` to ${FEWER_TOKENS}`,
+          fewer_requests: fewer && ` to ${fewer}`,
+        };
+      };
+      const said = (server) => {
+        const given = values(server), devices = 2 * (facts.tensor_parallel || 1);
+        return end.remedies.map(([name]) => {
+          const words = table.remedies[name], text = words[server] || words.any;
+          return name === "more_devices" ? text.replace(/\)$/, ` ${devices})`) : text + (given[name] || "");
+        });
+      };
+      const one = (server) => make("ul", {}, ...said(server).map((text) => make("li", {}, text)));
+      return [
+        make("h2", {}, "What to try, one at a time"),
+        ...(engine ? [one(engine)] : Object.entries(SERVERS).flatMap(([server, name]) => [
+          make("p", {}, `With ${name}:`),
+          one(server),
+        ])),
+        make(
+          "p",
+          { class: "kv-note" },
+          "These values are where to begin, and are not calculated for your model. Paste the whole log and choose the model and the GPU to have the numbers checked.",
+        ),
+      ];
+    }
+
+    /* What holds more requests on a server that starts, and the estimate of the same case, which has further changes. */
+    function more(found, { facts }, model, gpu) {
+      if (found.changes.length || !(found.concurrency >= 1)) return [];
+      const state = {
+        model: model?.slug,
+        gpu: gpu?.id,
+        tp: facts.tensor_parallel,
+        context: found.longest,
+        kv: facts.kv_dtype === "fp8" ? "fp8" : undefined,
+        share: facts.utilization,
+      };
+      const estimate = new URL(kvState.search(state) || "?", kvreport.root).href;
+      return [
+        make("h2", {}, "To serve more requests"),
+        found.more.length ? make("ul", {}, ...found.more.map((one) => make("li", {}, line(one)))) : null,
+        make(
+          "p",
+          { class: "kv-note" },
+          found.more.length
+            ? "A smaller weight format and more GPUs hold more, too. "
+            : "An FP8 cache, a smaller weight format and more GPUs hold more. ",
+          model && gpu
+            ? make("a", { href: estimate }, "Try these changes on the estimate of this case")
+            : "Choose the model and the GPU to get the estimate of this case, with which changes can be tried.",
+        ),
+      ].filter(Boolean);
     }
 
     /* --- the whole of it: the same code as the command's, in a worker -------------------------------------- */
@@ -237,10 +337,6 @@
 
     function notes(reading, found, site, model, rules, gpu) {
       const said = [], { sentences } = kvKernel.words;
-      const end = kvLogLines.ended(table, reading);
-      if (end && end.remedies.length && !found.changes.length) {
-        said.push(sentences.log_try.replace("{remedies}", end.remedies.map(([, words]) => words).join("; ")));
-      }
       if (reading.doubtful.length) {
         said.push(sentences.log_doubtful.replace("{lines}", reading.doubtful.join(", ")));
       }
@@ -290,7 +386,7 @@
       return said;
     }
 
-    function lay(reading, found, compared, remarks) {
+    function lay(reading, found, compared, remarks, advice) {
       const children = [make("p", { class: "kv-big" }, headline(found, reading))];
       const said = new Set(reading.recognised.map((one) => one.pattern));
       const about = Object.entries(table.refusals).reverse().find(([name]) => said.has(name));
@@ -313,6 +409,7 @@
           make("ul", {}, ...found.changes.map((one) => make("li", {}, line(one)))),
         );
       }
+      children.push(...advice);
       if (compared.length) {
         children.push(
           make("h2", {}, "Compared with the formula"),
@@ -343,8 +440,8 @@
         children.push(
           make("h2", {}, "If requests are shorter"),
           grid(
-            "Requests that fit, if every token costs the same",
-            ["tokens", "requests"],
+            `Requests that fit, by their length${found.linear ? ", if every token costs the same" : ""}`,
+            ["Tokens per request", "Requests"],
             found.shorter.map(([length, fit]) => [count(length), count(fit)]),
           ),
         );

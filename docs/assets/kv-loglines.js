@@ -431,6 +431,9 @@
         concurrency: null,
       });
     }
+    const more = fits >= 1 && [null, "vllm"].includes(reading.engine)
+      ? forMore(facts, rules, pool, longest, fits, device)
+      : [];
     const agreed = pool > 0 && planAgrees(facts, rules, pool, longest);
     const shorter = [];
     for (const part of longest ? [1, 2, 4, 8] : []) {
@@ -451,7 +454,9 @@
       longest,
       pool,
       changes,
+      more,
       shorter,
+      linear: !agreed,
       passed,
       shorterRuns: runsShorter(reading, fits),
       beyond,
@@ -488,6 +493,17 @@
     const met = Boolean(facts.needed || (facts.concurrency && pool)) &&
       planAgrees(facts, rules, pool, longest);
     return rules.fp8 && (wide || met) ? fits * rules.own(longest) / rules.fp8(longest) : null;
+  }
+
+  /* What holds more requests than a server that runs, with the requests that it holds then. */
+  function forMore(facts, rules, pool, longest, fits, device) {
+    const found = [], halved = fp8Concurrency(facts, rules, pool, longest, fits);
+    if (halved > fits) found.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
+    if (facts.utilization < RAISED && device && pool) {
+      const raised = kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device);
+      if (raised > fits) found.push({ change: "utilization", value: RAISED, concurrency: raised });
+    }
+    return found;
   }
 
   /* The longest request that fits: the engine's word, our plan's, in proportion, or the tokens it can store. */

@@ -22,6 +22,14 @@
   } = kvreport;
   const GIB = 2 ** 30;
   const POINTS = 20;
+  const FEW = 20; /* rows of which the 95th percentile is none between two */
+
+  /* The value at a share of the rows, the nearest row of both sides: summarize() in kvreport.traffic.answers. */
+  function ranked(values, share) {
+    const place = share * (values.length - 1), low = Math.floor(place);
+    const row = place - low === 0.5 ? low + low % 2 : Math.round(place);
+    return [...values].sort((a, b) => a - b)[row];
+  }
 
   const largest = () => kvKernel.words.trace.bytes;
 
@@ -382,7 +390,7 @@
           )
         );
       const mean = held.reduce((sum, bytes) => sum + bytes, 0) / held.length;
-      const large = [...held].sort((a, b) => a - b)[Math.floor(0.95 * (held.length - 1))];
+      const large = ranked(held, 0.95);
       return `${count(Math.floor(at.config.free / mean))} requests of mean size fit at once on ${
         onDevices(at.config.size, at.gpu.short)
       }, ${count(Math.floor(at.config.free / large))} of the 95th percentile${
@@ -391,8 +399,7 @@
     }
 
     function summary() {
-      const middle = (values, share) =>
-        [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))];
+      const few = trace.prompt.length < FEW ? `, nearest of ${trace.prompt.length} rows` : "";
       const rows = [
         ["Requests", count(trace.prompt.length)],
         [
@@ -402,12 +409,12 @@
             : ((trace.time[trace.time.length - 1] - trace.time[0]) / 60).toFixed(1),
         ],
         [
-          "Prompt tokens, median and 95th percentile",
-          `${count(middle(trace.prompt, 0.5))}, ${count(middle(trace.prompt, 0.95))}`,
+          `Prompt tokens, median and 95th percentile${few}`,
+          `${count(ranked(trace.prompt, 0.5))}, ${count(ranked(trace.prompt, 0.95))}`,
         ],
         [
-          "Output tokens, median and 95th percentile",
-          `${count(middle(trace.output, 0.5))}, ${count(middle(trace.output, 0.95))}`,
+          `Output tokens, median and 95th percentile${few}`,
+          `${count(ranked(trace.output, 0.5))}, ${count(ranked(trace.output, 0.95))}`,
         ],
       ];
       if (trace.blockTokens) {

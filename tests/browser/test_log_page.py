@@ -141,3 +141,51 @@ def test_a_log_of_unequal_gpus_is_judged_by_them(page: Any, address: str, tiny_s
     until(page, f"location.search.includes('gpu={MACHINE}')")
     assert "gpt-oss" in page.url
     assert "65536" not in page.url
+
+
+OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 23.53 GiB of which "
+    "1.12 GiB is free"
+)
+
+
+def test_a_pasted_out_of_memory_names_gpus_and_flags_with_values(page: Any, address: str) -> None:
+    """ "Leave more memory free" was no change that anybody can make."""
+    page.goto(f"{address}log/")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.fill("textarea[name=log]", OUT_OF_MEMORY)
+    page.wait_for_selector("text=What to try, one at a time")
+    shown = page.inner_text("[data-kv-logged]")
+    # 0.84 GiB of 23.53 are 3.6%: of the default of 0.92, 0.88 remain.
+    assert "lower --gpu-memory-utilization to 0.88 (0.84 GiB less than 0.92)" in shown
+    assert "lower --max-num-batched-tokens to 2048" in shown
+    assert "lower --max-num-seqs to 64" in shown
+    assert "--tensor-parallel-size 2" in shown
+    assert "With SGLang:" in shown
+    assert "run without CUDA graphs (--disable-cuda-graph)" in shown
+    page.click("[data-kv-logged] button:has-text('RTX 4090')")
+    until(page, "location.search === '?gpu=rtx-4090'")
+    assert "4090" in page.input_value(".kv-log [name=gpu]")
+
+
+def test_a_server_that_starts_is_told_how_to_serve_more(page: Any, address: str) -> None:
+    page.goto(f"{address}log/?gpu=h100-sxm-80gb")
+    until(page, "document.querySelector('.kv-log [name=gpu]')?.value.startsWith('H100')")
+    page.fill(
+        "textarea[name=log]",
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 131072 --gpu-memory-utilization 0.8\n"
+        "Available KV cache memory: 40.00 GiB\nGPU KV cache size: 327,680 tokens\n"
+        "Maximum concurrency for 131,072 tokens per request: 2.50x\n",
+    )
+    page.wait_for_selector("text=To serve more requests")
+    shown = page.inner_text("[data-kv-logged]")
+    # A cache of half the bytes holds twice as many, and 0.15 of 79.11 GiB are 11.87 GiB beside 40.
+    assert "fp8): 5.00×" in shown
+    assert "raise gpu-memory-utilization to 0.95: 3.24×" in shown
+    # The plan has the log's own figure: no row is taken in proportion.
+    assert "if every token costs the same" not in shown
+    estimate = page.locator("[data-kv-logged] a", has_text="the estimate of this case")
+    href = estimate.get_attribute("href")
+    assert "model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb" in href
+    assert "context=131072" in href
+    assert "share=0.8" in href

@@ -53,6 +53,26 @@ def test_a_published_trace_is_answered_as_python_answers_it(page, address):
     assert page.locator(f"{BOX} > figure svg polyline").count() == 2
 
 
+def test_the_percentiles_of_few_rows_are_those_of_the_library(page, address):
+    """Of five rows the fourth was printed as the 95th percentile."""
+    prompts = (100, 200, 300, 400, 5000)
+    rows = "".join(f"{n * 10},{prompt},{50 + n}\n" for n, prompt in enumerate(prompts))
+    page.goto(f"{address}traffic/")
+    choose(page, MODEL)
+    page.set_input_files(
+        "[data-kv-traffic] [name=file]",
+        {
+            "name": "few.csv",
+            "mimeType": "text/csv",
+            "buffer": f"timestamp,prompt_tokens,output_tokens\n{rows}".encode(),
+        },
+    )
+    row = page.locator(f"{BOX} tr", has_text="Prompt tokens, median and 95th percentile")
+    row.wait_for()
+    assert row.locator("td").last.inner_text() == "300, 5,000"
+    assert "nearest of 5 rows" in row.inner_text()
+
+
 def test_a_trace_of_one_s_own_is_exact_and_leaves_the_page_in_nothing(page, address):
     trace = generate(Workload(sessions=60, turns=4, seed=7), "own")
     body = gzip.compress("".join(write_compact(trace)).encode())
