@@ -22,7 +22,7 @@
       const way = kvreport.asked.wayTo(field.value, found, site, names);
       if (way) {
         const number = way.fewest
-          ? await fewestOn(site.known, found, base)
+          ? (await fewestOn(site.known, found, base)).said
           : way.cards
           ? await cardsOf(found, base)
           : "";
@@ -41,12 +41,13 @@
         return;
       }
       const chosen = !found.state.gpu && isChosen();
-      await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
-      const number = found.counts && found.state.model
-        ? await fewestOn([kvreport.now().gpu], found, base)
-        : "";
+      const gpu = found.state.gpu || kvreport.now().gpu;
+      const counted = found.counts && found.state.model && await fewestOn([gpu], found, base);
+      const layout = counted && counted.layout && kvState.stateOf(counted.layout);
+      await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state, ...layout });
       kvreport.remark?.(
-        [number, notUsed(found, site, chosen), await saving(found, base)].filter(Boolean).join(" "),
+        [counted && counted.said, notUsed(found, site, chosen), await saving(found, base)].filter(Boolean)
+          .join(" "),
         ...otherReleases(found),
       );
     };
@@ -98,24 +99,37 @@
     return worker;
   }
 
-  /* The fewest of some accelerators that serve a question's model, as a sentence. */
+  /* The fewest of some accelerators that serve a question's model in one copy, over every layout: as a sentence, and the
+     layout of the first. */
   async function fewestOn(gpus, { state }, base) {
     const site = await kvreport.siteFor(base, state.engine);
     const model = await kvreport.modelFor(base, site, state.model);
-    if (!model) return "";
+    if (!model) return { said: "" };
     const asked = kvreport.settled(site, { ...state, tp: undefined });
     const context = Math.min(kvState.contextOf(asked, model), model.limit), wanted = asked.requests || 1;
+    const tried = new Set();
     const found = gpus.map((id) => {
-      const gpu = kvCapacity.gpuOf(site, id), one = kvState.fewest(site, model, gpu, asked);
-      return one && kvCapacity.serve(one, context).users >= wanted &&
-        kvreport.result.devicesText(one.layout, gpu);
+      const gpu = kvCapacity.gpuOf(site, id);
+      const able = kvState.everyLayout(site).flatMap((layout) => {
+        const of = { ...asked, ...kvState.stateOf(layout) };
+        const made = kvState.deployments(site, model, gpu, of);
+        if (made.length) tried.add(kvreport.result.ways(layout));
+        return made;
+      }).filter((one) => kvCapacity.serve(one, context).users >= wanted);
+      const [one] = able.sort((a, b) => a.devices - b.devices);
+      return one && { layout: one.layout, said: kvreport.result.devicesText(one.layout, gpu) };
     }).filter(Boolean);
     const what = `${kvreport.plural(wanted, "request|requests")} of ${kvreport.tokens(context)} tokens`;
     return found.length
-      ? `Fewest GPUs that serve ${what} of ${model.name}: ${found.join(", ")}.`
-      : `In the layouts of this page, no number of GPUs up to ${
-        count(site.sizes.at(-1))
-      } and no group of machines serves ${what} of ${model.name}. The sizer tries more layouts.`;
+      ? {
+        said: `Fewest GPUs that serve ${what} of ${model.name}: ${found.map(({ said }) => said).join(", ")}.`,
+        layout: found[0].layout,
+      }
+      : {
+        said: tried.size
+          ? `One copy of ${model.name} serves ${what} in none of these layouts: ${[...tried].join(", ")}.`
+          : `${model.name} runs in no layout of this page.`,
+      };
   }
 
   /* The accelerators of at most some memory that serve a question's model alone, by format of its weights, as a sentence. */

@@ -161,6 +161,11 @@
       (m) => ({ share: Number(m[1]) }),
       (m) => `memory share ${m[1]}`,
     ],
+    [
+      /^-{0,2}mem[-_]fraction(?:[-_]static)?=?\s?(0?\.\d+)$/,
+      (m) => ({ share: Number(m[1]), engine: "sglang" }),
+      (m) => `memory share ${m[1]} (--mem-fraction-static)`,
+    ],
     [/^(?:kv|cache)[= ](fp8|bf16)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
     [/^(fp8|bf16) (?:kv|cache)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
   ];
@@ -966,7 +971,7 @@
           : null,
       };
     }
-    if (PER_TOKEN.test(text) && model && !own) {
+    if (PER_TOKEN.test(text) && model && !own && !also.length) {
       return {
         said: `The page of the model has the bytes of a token and of a request.`,
         links: [[`the page of ${model.name}`, `models/${model.id}/`]],
@@ -978,27 +983,19 @@
     );
     const sidesOf = [...engines, ...unpublished.flatMap(({ near }) => near.map(({ name }) => name))];
     const compared = new Set(engines).size + unpublished.length > 1;
-    const sized = {
-      model: state.model,
-      gpu: gpus.length ? undefined : state.gpu,
-      ...(found.crowd
-        ? { users: found.crowd.users, rate: found.crowd.rate }
-        : { concurrent: state.requests }),
-      prompt: workload?.prompt,
+    // Requests of so many tokens hold as many, unless the question says how long prompts and answers are.
+    const held = { ...state, gpu: gpus.length ? undefined : state.gpu };
+    const sized = kvState.sizerAddress({ ...held, context: state.context || workload?.context }, {
+      ...(found.crowd && { concurrent: undefined, users: found.crowd.users, rate: found.crowd.rate }),
+      ...(workload?.prompt && { prompt: workload.prompt, average: undefined }),
       output: workload?.output,
       ttft: workload?.ttft,
-      context: state.context || workload?.context,
-      // Requests of so many tokens hold as many, unless the question says how long prompts and answers are.
-      average: workload?.prompt ? undefined : state.context,
-      weights: state.weights,
-      kv: state.kv === "fp8" ? "fp8" : undefined,
-      engine: state.engine,
-    };
-    const size = ["size a deployment", at("sizer/", sized)];
+    });
+    const size = ["size a deployment", sized];
     if (found.crowd) {
       return {
         said: "The sizer computes the requests at once and the GPUs for a number of people.",
-        links: [[`size a deployment for ${found.crowd.said}`, at("sizer/", sized)]],
+        links: [[`size a deployment for ${found.crowd.said}`, sized]],
       };
     }
     if (workload?.said.length) {
@@ -1027,6 +1024,18 @@
       return {
         said: "The comparison page answers for several models, GPUs or engines.",
         links: [["compare models, GPUs or engines", `compare/?${listed}`]],
+      };
+    }
+    if (
+      state.share && model && own &&
+      site.engines.some(({ name, family }) => name === state.engine && family === "sglang")
+    ) {
+      const { share, ...others } = state;
+      return {
+        said:
+          `This page has the numbers of SGLang for its default memory share only. The command line has those for ${share}.`,
+        links: [["the answer with the default share", kvState.search({ tp: "fewest", ...others })]],
+        command: commandOf(found, false),
       };
     }
     const sides = gpus.length || compared;
@@ -1171,6 +1180,9 @@
     const unused = [...asks, ...missed].filter((word) => !filter.includes(USES[word] || word));
     const rest = unused.length ? ` Not used: ${unused.join(", ")}.` : "";
     if (own) {
+      // What a machine at home runs for a use is on its own page: servers need other formats for it.
+      const atHome = names.machines.some(({ id }) => id === own.id);
+      if (atHome && filter.every((word) => uses.includes(word))) filter.length = 0;
       const values = { context: state.context, weights: state.weights, tp: state.tp, name: filter.join(" ") };
       return {
         search: unused.length > 2,
@@ -1187,7 +1199,7 @@
         ],
       };
     }
-    const sizer = ["size a deployment", at("sizer/", { concurrent: state.requests })];
+    const sizer = ["size a deployment", kvState.sizerAddress({ requests: state.requests })];
     const begin = [["Learn: what takes the memory", "learn/"], ["Questions and answers", "questions/"]];
     const sentence = missed.length > filter.length + 1; // a word of it may be one of a name
     const models = understood.length || (filter.length && !sentence)
@@ -1267,6 +1279,7 @@
       weights: local ? USUAL_MIX[mix] || mix || AS_MIX[state.weights] : state.weights,
       kv: local ? undefined : state.kv,
       context_tokens: state.context,
+      utilization: state.share,
     };
     for (const [name, value] of Object.entries(values)) {
       if (value) said.push(flags[name], ...(value === true ? [] : [String(value)]));

@@ -502,14 +502,10 @@
         ],
         sizer: [
           "sizer/",
-          `?${new URLSearchParams({
-            model,
-            gpu: gpu.id,
-            context: tokens(state.context).replace(/,/g, ""),
-            average: tokens(state.context).replace(/,/g, ""),
-            concurrent: String(state.requests || 1),
-            ...state.weights && { weights: state.weights },
-          })}`,
+          new URL(
+            kvState.sizerAddress({ ...rest, model, gpu: gpu.id, requests: state.requests || 1 }),
+            base,
+          ).search,
           null,
         ],
       };

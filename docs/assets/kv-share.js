@@ -49,7 +49,7 @@
       const other = [...asked].some(([key, value]) =>
         !["model", "gpu", "unit", "h"].includes(key) && value !== "fewest"
       );
-      const card = other ? null : $('meta[property="og:image"]')?.content;
+      const card = other ? null : kvreport.placed($('meta[property="og:image"]')?.content || "");
       if (model && gpu && !other) {
         const [page, here] = [address(), location.href].map((one) => one.split(/[?#]/)[0]);
         const root = page.slice(0, page.length - here.length + home().href.length);
@@ -125,7 +125,7 @@
       : make(
         "p",
         { class: "kv-note", "data-kv-report": "" },
-        "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs this site.",
+        "Press Copy next to the report above, and add the number that you expect and its source. The owner of this site has not set an address to send it to.",
       );
     // The way to report stands under the text of the report.
     body.replaceChildren(...rows, report, make("p", {}, print));

@@ -82,7 +82,7 @@
         gib(gpu.usable)
       } GiB, and the engine may take a share of it: ${share}. The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
-      } GiB.`,
+      } GiB. ${words.sentences.band_of_kind}`,
     );
   }
 
@@ -209,7 +209,7 @@
       ? make("a", { href: new URL(`gpus/${id}/`, kvreport.root).href }, words.sentences.its_page)
       : null;
     put("headline", ...pieces(conclusion(one)), page && " ", page, ...published(one));
-    put("conditions", conditions(one), whyLink(one));
+    put("conditions", conditions(one), whyLink(one), ...sizerLink(one));
     put("confirmed", one.deployment && confirmed(one));
     put("bar", ...bars(one));
     put("table", table(one));
@@ -220,6 +220,24 @@
       place.replaceChildren(...(data ? [figure(one, data)] : []));
       if (data) kvreport.chart($(".kv-plot", place), data);
     }
+  }
+
+  /* Where fewer requests run than are wanted: what was tried, and the sizer with the same case, which has several copies. */
+  function sizerLink({ site, model, gpu, state, deployment, answer }) {
+    if (!deployment || !(state.requests > answer.users) || gpu.devices || model.refused) return [];
+    const tried = kvState.hasLayout(state)
+      ? layoutWords(state)
+      : site.sizes.map((tp) => `TP ${tp}`).join(", ");
+    const address = kvState.sizerAddress({ ...state, model: model.slug, gpu: gpu.id });
+    return [
+      ` Tried here: one copy with ${tried}. `,
+      make(
+        "a",
+        { href: new URL(address, kvreport.root).href },
+        "Size it with more layouts and several copies",
+      ),
+      ".",
+    ];
   }
 
   function whyLink(one) {

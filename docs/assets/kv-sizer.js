@@ -842,15 +842,20 @@
     /* Which workload the fields are those of. */
     function mark() {
       for (const chip of $$("[data-preset]", form)) {
-        const asked = presetOf(chip);
-        const same = PRESET.every((name) => values.get(name) === (asked[name] ?? ""));
-        chip.setAttribute("aria-pressed", String(same));
+        chip.setAttribute("aria-pressed", String(!otherThan(presetOf(chip)).length));
       }
     }
 
     const presetOf = (chip) =>
       Object.fromEntries(chip.dataset.preset.split(" ").map((pair) => pair.split("=")));
     const PRESET = [...LENGTHS, ...NUMBERS].filter((name) => name !== "available" && name !== "efficiency");
+    const PEOPLE = ["users", "rate", "latency"];
+    const otherThan = (asked) => PRESET.filter((name) => values.get(name) !== (asked[name] ?? ""));
+
+    /* What the reader typed: where the fields differ from the nearest workload, or from the form as it was printed. */
+    const ownFields = () =>
+      [start, ...$$("[data-preset]", form).map(presetOf)].map(otherThan)
+        .reduce((few, one) => (one.length < few.length ? one : few));
 
     let fresh = !location.search;
     async function restore() {
@@ -910,8 +915,13 @@
     });
     for (const chip of $$("[data-preset]", form)) {
       chip.addEventListener("click", () => {
-        const asked = presetOf(chip);
-        for (const name of PRESET) values.set(name, asked[name] ?? "");
+        const asked = presetOf(chip), own = ownFields();
+        const requests = own.includes("concurrent") && values.get("concurrent");
+        const people = own.includes("users") && values.get("users");
+        for (const name of PRESET) {
+          const idle = (requests && PEOPLE.includes(name)) || (people && name === "concurrent");
+          if (!own.includes(name)) values.set(name, idle ? "" : asked[name] ?? "");
+        }
         write();
         show();
       });

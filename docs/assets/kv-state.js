@@ -348,6 +348,29 @@
     return said.map(quote).join(" ");
   }
 
+  /* The address of the sizer for a case: requests as long as its context, unless `more` says how long prompts are. */
+  function sizerAddress({ model, gpu, requests, context, weights, kv, engine }, more = {}) {
+    const length = context && tokenWords(context);
+    const values = {
+      model,
+      gpu,
+      concurrent: requests,
+      prompt: length && "none",
+      context: length,
+      average: length,
+      weights,
+      kv: kv === "fp8" ? kv : undefined,
+      engine,
+      ...more,
+    };
+    return `sizer/?${new URLSearchParams(
+      Object.entries(values).filter(([, value]) => value).map(([name, value]) => [
+        name,
+        String(value),
+      ]),
+    )}`;
+  }
+
   /* The command that serves a deployment, as kvreport.estimation.commands.serving_command says it; null where
      the engine has none. context: the longest request that it is to take. */
   function serveCommand(site, state, deployment, context) {
@@ -412,6 +435,7 @@
     answerCommand,
     estimateCommand,
     serveCommand,
+    sizerAddress,
     quote,
   };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -84,25 +84,38 @@
     const { site, model, gpu, state } = one;
     const deployment = kvCapacity.told(one.deployment, context);
     const found = [];
+    /* The engine's own flag with its value, in parentheses. */
+    const server = site.engine.family, flags = words.serve[server];
+    const flagged = (name, value) =>
+      flags?.[name]
+        ? ` (${flags[name]} ${name === "kv" ? words.kv_names[server][value] || value : value})`
+        : "";
     if (deployment.longest > 0 && deployment.longest < context) {
       found.push([`Context of ${tokens(deployment.longest)} tokens`, { context: deployment.longest }]);
     }
     for (const kv of LEVERS.kv) {
       if (kv !== deployment.kvFormat && kv in model.plan) {
-        found.push([`KV cache in ${kv.toUpperCase()} (--kv ${kv})`, { kv }]);
+        found.push([`KV cache in ${kv.toUpperCase()}${flagged("kv", kv)}`, { kv }]);
       }
     }
     for (const weights of LEVERS.weights) {
       const smaller = (model.weights[weights] || [])[deployment.place];
       if (smaller && kvKernel.savedShare(deployment.weights, smaller) >= LEVERS.saving) {
-        found.push([`Weights in ${weights.toUpperCase()} (--weights ${weights})`, { weights }]);
+        const flag = words.online_weights.includes(weights)
+          ? flagged("weights", weights)
+          : " (a checkpoint in this format)";
+        found.push([`Weights in ${weights.toUpperCase()}${flag}`, { weights }]);
       }
     }
     if ((state.share ?? gpu.share) < LEVERS.utilization) {
-      found.push([`Memory share ${LEVERS.utilization}`, { share: LEVERS.utilization }]);
+      found.push([`Memory share ${LEVERS.utilization}${flagged("utilization", LEVERS.utilization)}`, {
+        share: LEVERS.utilization,
+      }]);
     }
     if (deployment.tokens > LEVERS.batched) {
-      found.push([`${count(LEVERS.batched)} batched tokens`, { batched: LEVERS.batched }]);
+      found.push([`${count(LEVERS.batched)} batched tokens${flagged("max_batched_tokens", LEVERS.batched)}`, {
+        batched: LEVERS.batched,
+      }]);
     }
     const slots = kvKernel.wholeBlocks(deployment.pool, deployment.block);
     if (deployment.wanted > slots && slots > 0) found.push([`max_num_seqs ${count(slots)}`, { seqs: slots }]);

@@ -831,15 +831,14 @@
       ...[charts, tables, longTables].map((part) => () => parts.push(part())),
       units,
       ages,
+      addresses,
     ];
     steps.forEach(attempt);
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
     if ($('meta[name="kv-release"]') && $("main")) {
-      // What the page answers goes first; sharing it comes when the reader has begun to read.
+      // What the page answers goes first; the tools of charts and tables come next, before anybody moves.
       idle(() =>
-        wake().then(() => script("kv-share.js")).then(() =>
-          parts === here && parts.push(kvreport.share($("main")))
-        ).catch(
+        script("kv-share.js").then(() => parts === here && parts.push(kvreport.share($("main")))).catch(
           () => {},
         )
       );
@@ -891,13 +890,33 @@
     line.textContent = address() + (release ? ` · data release ${release}` : "");
   });
 
-  /* The address to cite, with the state that is shown: the published one where the build knows it. A build that does not
-     writes a placeholder, which is used where the site's own address is one that nobody else can open. */
+  /* The address to cite, with the state that is shown: the published one where the build knows it, else the one that the
+     reader opened. */
   function address() {
     const told = $('link[rel="canonical"]')?.getAttribute("href") || "";
-    const alone = /^(localhost|127\.)/.test(location.hostname);
-    const known = told.startsWith("https://") && (alone || !told.startsWith("https://YOUR-SITE/"));
+    const known = told.startsWith("https://") && !told.startsWith(PLACEHOLDER);
     return (known ? told : location.href.split(/[?#]/)[0]) + location.search + location.hash;
+  }
+
+  const PLACEHOLDER = "https://YOUR-SITE/";
+
+  /* A build that knows no address writes a placeholder: the reader copies the one that they opened. */
+  function placed(text) {
+    const root = new URL("..", ASSETS).href;
+    return text.replaceAll(PLACEHOLDER, root)
+      .replaceAll(encodeURIComponent(PLACEHOLDER), encodeURIComponent(root));
+  }
+
+  function addresses() {
+    if (location.protocol === "file:") return;
+    for (const code of $$("main code")) {
+      if (!/YOUR-SITE/.test(code.textContent)) continue;
+      const words = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+      while (words.nextNode()) {
+        const text = /** @type {Text} */ (words.currentNode);
+        text.data = placed(text.data);
+      }
+    }
   }
 
   window.kvreport = {
@@ -927,6 +946,7 @@
     ignoredNote,
     copy,
     address,
+    placed,
     save,
     debounce,
     matches,

@@ -123,6 +123,9 @@ def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, ad
     assert cells.all_inner_texts()[3] == printed[3]
     assert "requests of 16K" in page.locator("article").inner_text()
     assert visit.query() == {"context": ["16384"]}
+    # The sizer is told requests of this length, not its own usual prompt of 1,500 tokens.
+    sizer = page.locator("[data-kv-tool=sizer]").get_attribute("href")
+    assert "prompt=none&context=16K&average=16K" in sizer
     page.fill("#kv-context", "much")
     page.press("#kv-context", "Tab")
     assert "is not understood" in page.locator("[data-kv-told]").inner_text()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from visits import page
@@ -24,8 +25,8 @@ def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, 
     page.click(OPEN)
     note = page.locator("[data-kv-report]")
     assert note.inner_text() == (
-        "Press Copy next to the report above, add the number that you expect and its source, and send everything to whoever runs "
-        "this site."
+        "Press Copy next to the report above, and add the number that you expect and its source. The owner of this site has not "
+        "set an address to send it to."
     )
     text = page.input_value("#kv-share-report")
     assert text.startswith("Page: https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/")
@@ -34,6 +35,38 @@ def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, 
     above = page.locator("#kv-share-report").bounding_box()
     assert 0 < note.bounding_box()["y"] - above["y"] < 200
     assert page.locator(".kv-share a", has_text="Report a wrong number").count() == 0
+
+
+def test_a_build_without_an_address_is_cited_where_it_was_opened(page: Any, address: str) -> None:
+    """BibTeX, embeds and badges had `https://YOUR-SITE/`."""
+
+    def unknown(route: Any) -> None:
+        answer = route.fetch()
+        text = answer.text()
+        for write in (str, partial(quote, safe="")):
+            known = write("https://example.org/tiny/")
+            assert known in text
+            text = text.replace(known, write(UNKNOWN_SITE))
+        route.fulfill(response=answer, body=text)
+
+    page.route("**/models/meta-llama--Llama-3.1-8B-Instruct/", unknown)
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
+    page.click(OPEN)
+    for name in ("link", "markdown", "bibtex", "embed", "report"):
+        text = page.input_value(f"#kv-share-{name}")
+        assert "YOUR-SITE" not in text, name
+        assert address in text, name
+    assert "YOUR-SITE" not in page.inner_text("main")
+    assert (
+        page.locator("#badge code, code", has_text="img.shields.io").first.inner_text().count("127.0.0.1")
+        == 2
+    )
+
+
+def test_the_tools_of_charts_are_there_before_anybody_moves(page: Any, address: str) -> None:
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
+    page.locator(".kv-figure .kv-tools", has_text="PNG").first.wait_for(timeout=3000)
+    assert page.locator(".kv-figure .kv-tools").first.is_visible()
 
 
 def test_with_an_address_the_report_opens_there(page: Any, address: str) -> None:
@@ -72,20 +105,6 @@ def test_what_is_copied_names_the_published_site(page: Any, address: str) -> Non
         f'<iframe src="{root}embed/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb"'
     )
     assert urlsplit(address).netloc not in page.inner_text("main") + page.input_value("#kv-share-report")
-
-
-def test_a_page_without_the_address_of_its_site_says_so(page: Any, address: str) -> None:
-    """On a reader's own machine; elsewhere the page is cited as it is read."""
-
-    def unknown(route: Any) -> None:
-        answer = route.fetch()
-        route.fulfill(response=answer, body=answer.text().replace("https://example.org/tiny/", UNKNOWN_SITE))
-
-    page.route("**/models/meta-llama--Llama-3.1-8B-Instruct/", unknown)
-    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
-    page.click(OPEN)
-    link = page.input_value("#kv-share-link")
-    assert link == f"{UNKNOWN_SITE}models/meta-llama--Llama-3.1-8B-Instruct/"
 
 
 def test_a_model_offers_the_line_of_its_badge(tiny_site: Any) -> None:

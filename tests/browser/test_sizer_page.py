@@ -106,6 +106,30 @@ def test_a_preset_fills_the_form_and_the_address_remembers_it(page: Any, address
     assert again["best"] == kept["best"]
 
 
+def test_a_preset_keeps_what_the_reader_typed(page: Any, address: str) -> None:
+    """20 developers became the number of the preset, and 100K its context."""
+    page.goto(f"{address}sizer/?concurrent=35&prompt=none&context=100K&average=100K")
+    answer(page)
+    page.click("text=Coding agent")
+    until(page, "document.querySelector('[data-kv-sized]').kvAnswer?.workload.prefix === 12000")
+    values = {name: page.input_value(f"input[name={name}]") for name in ("concurrent", "context", "average")}
+    assert values == {"concurrent": "35", "context": "100K", "average": "100K"}
+    assert page.input_value("input[name=output]") == "2000"
+    # Requests were typed: the people of another workload do not replace them.
+    page.click("text=Chat")
+    until(page, "location.search.includes('prefix=500')")
+    values = {name: page.input_value(f"input[name={name}]") for name in ("concurrent", "users", "latency")}
+    assert values == {"concurrent": "35", "users": "", "latency": ""}
+    # Without anything typed, one workload replaces another.
+    page.goto(f"{address}sizer/")
+    answer(page)
+    page.click("text=Coding agent")
+    page.click("text=Chat")
+    until(page, "document.querySelector('[data-kv-sized]').kvAnswer?.workload.prefix === 500")
+    assert page.input_value("input[name=users]") == "500"
+    assert page.locator("[data-preset][aria-pressed=true]").inner_text() == "Chat"
+
+
 def test_what_is_typed_before_the_page_answers_is_answered(page: Any, address: str) -> None:
     held = hold(page, "**/explore/facts.json")
     page.goto(f"{address}sizer/")

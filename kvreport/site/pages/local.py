@@ -585,9 +585,7 @@ def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: 
     """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
     form = OllamaNames.need().names[best.ollama].format
     laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
-    return (
-        usual if laid is None else longest_context(laid, form, machine.usable_bytes, backend, machine)
-    )
+    return usual if laid is None else longest_context(laid, form, machine.usable_bytes, backend, machine)
 
 
 def _ollama_commands(best: Candidate, context: int) -> list[tuple[str, str]]:

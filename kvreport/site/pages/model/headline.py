@@ -198,6 +198,7 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     words = (
         f"Memory of one GPU with {told}. A process can use {units.gib(budget['total_bytes'])} GiB, "
         f"and the engine may take a share of it: {budget['utilization']:g}. "
-        f"The 80% error band of the KV pool is ±{units.gib(budget['uncertainty_bytes'])} GiB."
+        f"The 80% error band of the KV pool is ±{units.gib(budget['uncertainty_bytes'])} GiB. "
+        + SENTENCES["band_of_kind"]
     )
     return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)

@@ -261,9 +261,7 @@ def _search_names(model: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys([model.id, *model.aliases[:6]]))
 
 
-def _facts(
-    site: SiteData, model: Model, best: Series | None, shown: int | None
-) -> Iterator[KeyFigure]:
+def _facts(site: SiteData, model: Model, best: Series | None, shown: int | None) -> Iterator[KeyFigure]:
     total, active = parameters(model), active_parameters(model)
     yield KeyFigure(
         "Parameters",
@@ -279,7 +277,9 @@ def _facts(
         yield KeyFigure(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         each, whole = best.token_bytes[shown], _whole_token(site, model, best, shown)
-        divided = f"{units.human_bytes(each)} {split}" if each != whole else f"a copy on each of {number} GPUs"
+        divided = (
+            f"{units.human_bytes(each)} {split}" if each != whole else f"a copy on each of {number} GPUs"
+        )
         yield KeyFigure(
             "KV cache per token",
             units.human_bytes(whole),
