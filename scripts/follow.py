@@ -15,7 +15,8 @@ Markdown on standard output, has
 - changed functions that no rule cites and that are likeliest to hold one (``scripts/follow_ranking.py``). With the
   cited ones that come first, these are at most :data:`~follow_ranking.MOST` functions to read;
 - libraries that are required in another version, with the rules that were read in them;
-- flags of the server, model classes and places of log lines that are new or gone;
+- variables of the environment with another default;
+- flags of the server, such variables, model classes and places of log lines that are new or gone;
 - the rules to look at, with the difference of each function that they cite;
 - what vLLM's or SGLang's own planner answers otherwise (``scripts/follow_planner.py``). It runs in one environment with CPU
   PyTorch for all releases: PYTHON, else ``.cache/engines``, which is made of ``requirements/engines.txt``.
@@ -57,6 +58,8 @@ PARSERS: Final = {
     "vllm": ("engine/arg_utils.py", "entrypoints/openai/cli_args.py"),
     "sglang": ("server_args.py",),
 }
+VARIABLES: Final = {"vllm": "envs.py", "sglang": "environ.py"}
+"""The file that defines the variables of the environment of each engine, with their defaults."""
 SAID: Final = tuple(line.dates for one in log_lines() for line in one.lines if line.dates is not None)
 """What the lines say that tell the release of a vLLM log by their place."""
 LIBRARIES: Final = {
@@ -72,6 +75,7 @@ _CITED: Final = re.compile(r"([\w/-]+\.(?:py|cpp|h|go))(?:::([A-Za-z_]\w*(?:(?:\
 _AT: Final = re.compile(r'(\n  at: \{(?:first: "[^"]+", )?)(last: "[^"]+")(, digest: \[[^\]]*\])?\}')
 """The releases that a rule was read in, as its file writes them: up to the last one, the last one, and the digests."""
 _RULE: Final = re.compile(r"^- (rule|field|list|trait): (\w+)$", re.MULTILINE)
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _LONGEST: Final = 120
 """Lines of one function's difference that are printed."""
 _SAME: Final = " with the same source"
@@ -272,6 +276,21 @@ def flags(package: Package, family: str) -> set[str]:
     return found
 
 
+def variables(package: Package, family: str) -> dict[str, str]:
+    """Return how each variable of the environment is read, with its default."""
+    found: dict[object, ast.expr] = {}
+    for file in package.files(VARIABLES[family], INSIDE[family]):
+        for node in ast.walk(package.tree(file)):
+            if isinstance(node, ast.Dict):
+                found |= {
+                    getattr(key, "value", ""): value
+                    for key, value in zip(node.keys, node.values, strict=True)
+                }
+            elif isinstance(node, ast.Assign):
+                found |= {getattr(target, "id", ""): node.value for target in node.targets}
+    return {name: ast.unparse(value) for name, value in found.items() if _VARIABLE.fullmatch(str(name))}
+
+
 def requirements(package: Package) -> dict[str, str]:
     """Return the versions that a package requires of each of :data:`LIBRARIES`."""
     found = {}
@@ -441,6 +460,15 @@ def report(
         steady -= touched
         here, there = flags(new, family), flags(old, family)
         differences.insert(0, ("Flags", frozenset(here - there), frozenset(there - here)))
+        if family in VARIABLES:
+            read, was = variables(new, family), variables(old, family)
+            names = frozenset(read.keys() - was), frozenset(was.keys() - read)
+            differences.insert(1, ("Variables of the environment", *names))
+            other = [name for name in sorted(read.keys() & was) if read[name] != was[name]]
+            lines += ["", "## Variables of the environment that are read otherwise", ""]
+            lines += [f"- {name}: `{was[name][:160]}`, now `{read[name][:160]}`" for name in other] or [
+                "None."
+            ]
     for what, more, less in differences:
         lines += ["", f"## {what}", ""]
         lines += [f"New ({len(more)}): {', '.join(sorted(more)) or 'none'}."]

@@ -60,6 +60,10 @@ _DEVICE: Final = re.compile(
     r"|(?:has|is)_device_capability\w*\(\s*\(?\d"
 )
 """A comparison of a device's compute capability."""
+_SETTING: Final = re.compile(r"\benvs?\.([A-Z]\w+)")
+"""A variable of the environment that an engine reads."""
+SETTINGS: Final = 3
+"""Functions to read that read such a variable which is gone."""
 _OFTEN: Final = 3
 """Definitions of one name that may have changed for a call to tell which is meant."""
 _RUN: Final = frozenset({"forward", "load_weights", "__call__"})
@@ -204,9 +208,15 @@ class Ranking:
         self._common = Counter(word for body in bodies for word in {*_WORD.findall(body)})
         self._cited, self._files = max(1, len(bodies)), 0
         self._everywhere: Counter[str] = Counter()
+        # A variable that no file has any more: a function that read it decides by itself now.
+        gone = {name for word in self._seen for name in _SETTING.findall(word)}
         for text in texts:
             self._files += 1
-            self._everywhere.update({*_WORD.findall(text)} & self._common.keys())
+            words = {*_WORD.findall(text)}
+            gone -= words
+            self._everywhere.update(words & self._common.keys())
+        pattern = re.compile(rf"\benvs?\.(?:{'|'.join(sorted(gone)) or '(?!)'})\b")
+        self._topics = {"settings": (pattern, SETTINGS), **TOPICS}
         self._called = Counter(word for body in bodies for word in re.findall(r"(\w+)\(", body))
         self._names = {getattr(node, "name", "").rpartition("::")[2] for _, node in cited} - _COMMON
         self._defined = Counter(one.last for one in changed)
@@ -228,7 +238,7 @@ class Ranking:
                     if pattern.search(word)
                 )
             )
-            for name, (pattern, _) in TOPICS.items()
+            for name, (pattern, _) in self._topics.items()
         }
 
     def _telling(self, word: str) -> float:
@@ -255,8 +265,8 @@ class Ranking:
             "words": log1p(sum(map(self._telling, spelled))),
             "called": float(self._called[one.last] > 0 and self._defined[one.last] <= _OFTEN),
             "namesake": float(one.last in self._names),
-            "named": float(any(pattern.search(one.last) for pattern, _ in TOPICS.values())),
-            "file": float(any(pattern.search(one.path) for pattern, _ in TOPICS.values())),
+            "named": float(any(pattern.search(one.last) for pattern, _ in self._topics.values())),
+            "file": float(any(pattern.search(one.path) for pattern, _ in self._topics.values())),
             "size": log1p(sum(self.rarity(word) * count for word, count in one.words.items())),
             "whole": float(one.last in _RUN),
         }
@@ -282,18 +292,19 @@ class Ranking:
         base = {id(one): self._base(one) for one in open_}
         queues: dict[str, list[Change]] = {}
         weights = {id(one): self.topics(one.words) for one in open_}
-        for topic in TOPICS:
+        for topic in self._topics:
             told = [one for one in open_ if weights[id(one)][topic] > 0]
             queues[topic] = sorted(
                 told, key=lambda one: (-base[id(one)] - weights[id(one)][topic], one.path, one.name)
             )
-        rounds = max(places for _, places in TOPICS.values())
-        turns = [name for turn in range(rounds) for name, (_, places) in TOPICS.items() if places > turn]
+        topics = self._topics
+        rounds = max(places for _, places in topics.values())
+        turns = [name for turn in range(rounds) for name, (_, places) in topics.items() if places > turn]
         kept: list[tuple[str, Change]] = []
         read: set[int] = set()
         while len(kept) < count and any(queues.values()):
             topic = turns.pop(0)
-            turns = turns or [*TOPICS]
+            turns = turns or [*topics]
             queues[topic] = [one for one in queues[topic] if id(one) not in read]
             if queues[topic]:
                 kept.append((topic, queues[topic].pop(0)))

@@ -475,6 +475,49 @@ def test_a_rule_read_in_a_library_is_open_where_another_version_is_required(
     assert follow.required("vllm", both[0], both[0]) == ([], set())
 
 
+def test_variables_of_the_environment_are_compared_with_their_defaults(
+    follow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = "environment_variables = {{'VLLM_USE_A': lambda: os.getenv('VLLM_USE_A', '{}'), 'VLLM_KEPT': None, '{}': 1}}\n"
+    sides = [
+        package(follow, tmp_path / side, {"envs.py": envs.format(default, name)})
+        for side, default, name in (("before", "0", "VLLM_OLD"), ("after", "1", "VLLM_NEW"))
+    ]
+    monkeypatch.setattr(follow, "served", lambda *_: [])
+    said = "\n".join(follow.report("vllm", "9.9.9", "9.9.8", *sides)[0])
+    assert (
+        "- VLLM_USE_A: `lambda: os.getenv('VLLM_USE_A', '0')`, now `lambda: os.getenv('VLLM_USE_A', '1')`"
+        in said
+    )
+    assert "## Variables of the environment\n\nNew (1): VLLM_NEW.\nGone (1): VLLM_OLD." in said
+    environ = "class Envs:\n    SGLANG_USE_A = EnvBool(False)\n    other = 1\n"
+    path = tmp_path / "sglang" / "srt" / "environ.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(environ, encoding="utf-8")
+    assert follow.variables(follow.Package(tmp_path, ""), "sglang") == {"SGLANG_USE_A": "EnvBool(False)"}
+
+
+def test_a_function_that_read_a_variable_which_is_gone_is_listed_first(follow, tmp_path: Path) -> None:
+    platform = "def update(config):\n    if {}: config.captures = False\n"
+    sides = [
+        package(
+            follow,
+            tmp_path / side,
+            {
+                "worker.py": WORKER.format(graphs=graphs, name="a", rounded=1),
+                "platform.py": platform.format(f"not envs.VLLM_CAPTURE and {kept}" if graphs == 1 else kept),
+                "further.py": f"def other(): return envs.VLLM_KEPT, {graphs}\n",
+            },
+        )
+        for side, graphs, kept in (("before", 1, "envs.VLLM_KEPT"), ("after", 2, "config.device"))
+    ]
+    found = read_in(follow, sides, "Worker.pool")
+    assert [(topic, one.name) for topic, one in found.others if topic == "settings"] == [
+        ("settings", "update")
+    ]
+    assert found.others[0][1].name == "update"
+
+
 def test_flags_and_places_are_those_of_the_package(follow, both) -> None:
     before, after = (follow.flags(one, "vllm") for one in both)
     assert (after - before, before - after) == ({"--new-flag"}, {"--old-flag"})
