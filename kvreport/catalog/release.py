@@ -14,10 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Slug, Text
 from kvreport.catalog.remembered import remembered
+from kvreport.catalog.server_flags import with_flags
 from kvreport.catalog.shelf import read_if_there
 from kvreport.errors import InputError, shorten
 from kvreport.resources import data_dir
@@ -224,8 +225,8 @@ class Trait(Read):
     """What an engine does in every release that was read."""
 
     trait: Annotated[str, Field(pattern=_NAME)]  # Its name, which code asks an engine for (:func:`trait`).
-    # The number, word or names that it is; True where the file states none.
-    value: bool | int | Text | tuple[Text, ...] = True
+    # The number, word or names that it is; True where the file states none. A flag stands as ``{server:setting}``.
+    value: bool | int | Annotated[Text, AfterValidator(with_flags)] | tuple[Text, ...] = True
 
 
 class RulesFile(Record):

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.release import Rule, read_rules, release_at, value_at
+from kvreport.catalog.release import Rule, read_rules, release_at, trait, value_at
+from kvreport.catalog.server_flags import flag_names
 from kvreport.catalog.shelf import read_yaml
 from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
@@ -199,3 +200,11 @@ def test_records_that_rules_cannot_make_are_faults(
 ) -> None:
     faults = [str(fault) for fault in catalog_of(tmp_path, **changes).faults()]
     assert any("engines/vllm/rules.yaml" in one and said in one for one in faults), faults
+
+
+def test_a_flag_that_a_trait_names_is_spelled_with_the_flags_of_its_server() -> None:
+    for path in sorted((data_dir() / "engines").glob("*/rules.yaml")):
+        for stated in yaml.safe_load(path.read_text(encoding="utf-8")).get("traits", ()):
+            assert not str(stated.get("value")).startswith("--") or "{" in stated["value"], stated
+    assert trait("sglang", "pool_cap") == flag_names("sglang")["max_total_tokens"]
+    assert trait("llama_cpp", "requests_flag") == flag_names("llama_cpp")["parallel"]
