@@ -100,11 +100,18 @@ def small() -> list[str]:
     ]
 
 
+@cache
+def machines() -> list[str]:
+    """Computers and cards that people have at home, in every size that is sold."""
+    return sorted(catalog().home_accelerators)
+
+
 def question(draw: Draw) -> Question:
     """Draw a question about any model, machine, engine, layout, format and context."""
     models, gpus, engines = names()
     own = draw.random() < LOCAL_SHARE
     models = small() if own and draw.random() < 0.95 else models
+    gpus = machines() if own and draw.random() < 0.6 else gpus
     engine = draw.choice([one for one in engines if (catalog().engines[one].family in LOCAL) == own])
     asked: Question = {
         "model": draw.choice(models),
@@ -117,6 +124,11 @@ def question(draw: Draw) -> Question:
             ("weights", ("q4_k_m", "q8_0", "bf16", "mlx-4bit"), 0.7),
             ("parallel", (1, 2, 4), 0.3),
             ("ubatch_size", (128, 2048), 0.2),
+            ("n_gpu_layers", (0, 5, 20, 99), 0.15),
+            ("n_cpu_moe", (0, 5, 200), 0.1),
+            ("no_kv_offload", (True,), 0.1),
+            ("memory", ("4GiB", "10GiB", "30GiB", "100GiB"), 0.15),
+            ("host_memory", ("4GiB", "16GiB", "200GiB"), 0.2),
         )
     else:
         asked["tensor_parallel"] = draw.choice((1, 1, 2, 4, 8))
@@ -681,6 +693,43 @@ def at_home(draw: Draw, asked: Question, first: Estimate) -> int:
     return 3
 
 
+def offers_at_home(draw: Draw, asked: Question, first: Estimate) -> int:
+    """What an answer says would fit on a machine fits when it is asked, and what it calls the edge is one."""
+    told = first.to_dict()
+    if first.request.engine.name != "llama-cpp" or not told.get("inverse"):
+        return 1
+    found, flags = told["inverse"], {one.flags[0]: one.name for one in options()}
+    offers: list[Question] = []
+    for line in told["advice"]:
+        words = line.split()
+        offers.append(
+            {
+                flags[flag]: int(value) if value.isdigit() else value
+                for flag, value in zip(words[::2], words[1::2], strict=True)
+            }
+        )
+    longest, layers, experts = (
+        found[name] for name in ("longest_context_tokens", "max_n_gpu_layers", "min_n_cpu_moe")
+    )
+    beyond: list[Question] = []
+    if longest:
+        offers.append({"context_tokens": longest})
+        beyond += [{"context_tokens": longest + 256}] * (longest % 256 == 0)
+    if "n_gpu_layers" not in asked and layers < found["layers"]:
+        offers += [{"n_gpu_layers": layers}] * (layers > 0)
+        beyond.append({"n_gpu_layers": layers + 1})
+    if experts:
+        offers.append({"n_cpu_moe": experts})
+        beyond.append({"n_cpu_moe": experts - 1})
+    offers += [{"weights": found["best_weights"]}] * bool(found["best_weights"])
+    one, fits = draw.choice([*((one, True) for one in offers), *((one, False) for one in beyond), ({}, True)])
+    again = ask({**asked, **one}) if one else None
+    if again is not None and again.verdict != "context_exceeds_model":
+        runs = again.max_concurrent_requests > 0 if fits else again.verdict in SERVES
+        assert runs == fits, ("at home", one, fits, again.verdict, told["verdict"])
+    return 2
+
+
 def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
     """The longest context of so many requests holds them when asked back, and one token more does not."""
     if first.request.engine.family in LOCAL:
@@ -821,6 +870,7 @@ NEIGHBORS: Final = (
     ceilings,
     times,
     at_home,
+    offers_at_home,
 )
 
 
