@@ -133,10 +133,11 @@
           "p",
           {},
           `The log prints ${gib(total)} GiB of memory. GPUs that have it: `,
-          ...found.map((gpu) =>
-            make("button", { type: "button", class: "kv-chip", onclick: () => pick(gpu) }, gpu.name)
-          ),
-          " Choose yours.",
+          ...found.flatMap((gpu) => [
+            make("button", { type: "button", class: "kv-chip", onclick: () => pick(gpu) }, gpu.name),
+            " ",
+          ]),
+          "Choose yours.",
         ),
       ];
     }

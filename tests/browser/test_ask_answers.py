@@ -121,6 +121,29 @@ def test_the_number_of_gpus_is_answered_first_over_several_machines_too(page, ad
     assert int(found[1].replace(",", "")) == max(every), (found[1], every)
 
 
+def test_every_layout_is_tried_for_so_many_requests(page, address):
+    """The answer was "no number of GPUs", while the sizer's own layouts held as many."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "how many B200 for DeepSeek-V3 at 128K with 30 requests")
+    page.locator("[data-kv-remark]", has_text="Fewest GPUs").wait_for()
+    model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "b200-sxm-180gb", "context_tokens": 131072}
+    assert estimate(model, **asked, tensor_parallel=8).max_concurrent_requests < 30
+    most = estimate(model, **asked, data_parallel=8, expert_parallel=True).max_concurrent_requests
+    assert most >= 30
+    assert "8 × B200 (DP 8 attention + expert parallel)" in page.inner_text("[data-kv-remark]")
+    assert f"serves {most} concurrent requests" in page.inner_text("[data-kv-slot=headline]")
+    ask(page, "how many B200 for DeepSeek-V3 at 128K with 9000 requests")
+    remark = page.locator("[data-kv-remark]", has_text="in none of these layouts: ")
+    remark.wait_for()
+    assert "TP 8" in remark.inner_text()
+    assert "DP 8 attention + expert parallel" in remark.inner_text()
+    link = page.locator("[data-kv-slot=conditions] a", has_text="Size it with more layouts")
+    assert link.get_attribute("href").endswith(
+        "sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&concurrent=9000&prompt=none&context=128K&average=128K"
+    )
+
+
 def test_the_number_of_gpus_of_a_model_is_told_for_each_known_one(page, address):
     page.goto(address)
     page.wait_for_selector("[data-kv-shown]")
