@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.shelf import read_yaml
@@ -14,16 +16,19 @@ from kvreport.evidence.validation import Validation, validate
 from kvreport.resources import data_dir
 
 
-def each(records: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
-    """Hold every record against a test in one, and name those that fail: thousands of tests take longer than they test."""
+def each(records: Callable[[], Iterable[Any]]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+    """Hold every record against a test in one, and name those that fail: thousands of tests take longer than they test.
+
+    Records are asked for by the test: what a module makes of the catalog, every process of a run would make.
+    """
 
     def all_of(test: Callable[[Any], None]) -> Callable[[], None]:
         def run() -> None:
             wrong = []
-            for record in records:
+            for record in records():
                 try:
                     test(record)
-                except AssertionError as error:
+                except (AssertionError, pytest.fail.Exception) as error:
                     wrong.append(f"{record.id}: {error}")
             assert not wrong, "\n".join(wrong)
 
@@ -37,6 +42,12 @@ def each(records: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[
 def observed() -> tuple[Observation, ...]:
     """The observations, read once by a process."""
     return load_observations(data_dir())
+
+
+def observation(name: str) -> Observation:
+    """The observation of an id."""
+    (found,) = (one for one in observed() if one.id == name)
+    return found
 
 
 @cache

@@ -40,11 +40,12 @@ KINDS = (
 
 @pytest.fixture
 def page(browser) -> Iterator[Any]:
-    made = browser.new_page(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    made = context.new_page()
     made.add_init_script(HEAR)
     made.activity = Activity(made)
     yield made
-    made.context.close()
+    context.close()
 
 
 def policy_of(html: str) -> str:
@@ -173,12 +174,18 @@ def test_a_table_of_a_hand_written_page_keeps_its_columns_aligned(page, address)
     assert [how.removeprefix("-webkit-") for how in page.evaluate(aligned)] == ["left", "right", "center"]
 
 
-@pytest.mark.parametrize("scheme", ["http", "file"])
-def test_exported_pages_run_under_a_policy_and_break_no_rule_of_it(page, tiny_site, tmp_path, scheme):
-    out = tmp_path / "export"
+@pytest.fixture(scope="module")
+def exported(tiny_site, tmp_path_factory) -> Path:
+    """The tiny catalog's pages as files."""
+    out = tmp_path_factory.mktemp("exported") / "export"
     export(out, data=tiny_site.catalog, cache=tiny_site.config.parent / ".cache/kvreport", dataset=False)
     assert "unsafe" not in the_one_policy(out)
-    with served(out) if scheme == "http" else nullcontext(f"{out.as_uri()}/") as root:
+    return out
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_exported_pages_run_under_a_policy_and_break_no_rule_of_it(page, exported, scheme):
+    with served(exported) if scheme == "http" else nullcontext(f"{exported.as_uri()}/") as root:
         for uri in ("", "models/", LLAMA, "gpus/h100-sxm-80gb/", "explore/", "compare/", "data/"):
             page.goto(f"{root}{uri}index.html")
             assert page.activity.settle(30), uri

@@ -43,7 +43,7 @@ def test_no_two_names_mean_different_devices() -> None:
             assert seen.setdefault(name, record.id) == record.id, name
 
 
-@each(ALL)
+@each(lambda: ALL)
 def test_every_figure_says_where_it_is_from(record: Accelerator) -> None:
     titles = {source.title for source in record.sources}
     for name, figure in figures(record):
@@ -55,14 +55,14 @@ def test_every_figure_says_where_it_is_from(record: Accelerator) -> None:
         assert any(name in source.covers for source in record.sources), f"{name}: {titles}"
 
 
-@each(ALL)
+@each(lambda: ALL)
 def test_every_plain_fact_is_covered_by_a_source(record: Accelerator) -> None:
     covered = {field for source in record.sources for field in source.covers}
     for field in ("release", "form_factor", "memory_type", "pcie", "devices_per_node"):
         assert getattr(record, field) is None or field in covered, field
 
 
-@each(ALL)
+@each(lambda: ALL)
 def test_sizes_stand_in_order(record: Accelerator) -> None:
     memory = record.memory
     # A label is rounded: TPU v5p says 95 and its compiler finds 95.74.
@@ -73,7 +73,7 @@ def test_sizes_stand_in_order(record: Accelerator) -> None:
     assert memory.usable.value >= 0.45 * memory.advertised.value
 
 
-@each(ALL)
+@each(lambda: ALL)
 def test_a_narrower_type_is_never_slower_unless_a_note_says_so(record: Accelerator) -> None:
     rates = record.rates
     if rates.bf16 and rates.fp8:

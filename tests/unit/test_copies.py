@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from record_files import observed
+from record_files import each, observed
 
 from kvreport.accounting.allocation import allocate
 from kvreport.accounting.parallel import allowed_tensor_parallel
@@ -54,18 +55,16 @@ COPY = "someone/Qwen3.8-27B-NVFP4"
 """A copy that nobody has read: its name is all there is."""
 
 
-def copies() -> dict[str, Model]:
-    """Every copy of the catalog whose name says a format, by its id, as its name alone says it."""
-    found = {}
+@cache
+def copies() -> tuple[Model, ...]:
+    """Every copy of the catalog whose name says a format, as its name alone says it."""
+    found = []
     for model in CATALOG.models.values():
         said = quantized_name(model.id)
         guess = None if said is None or model.weight_format == "bf16" else by_name(model.id, CATALOG)
         if guess is not None:
-            found[model.id] = guess[0]
-    return found
-
-
-COPIES = copies()
+            found.append(guess[0])
+    return tuple(found)
 
 
 def by_its_name(name: str) -> Model:
@@ -75,14 +74,14 @@ def by_its_name(name: str) -> Model:
 
 
 def test_there_are_copies_of_every_method() -> None:
-    named = {guess.weight_format.split("-")[0] for guess in COPIES.values() if guess.by_name}
+    named = {guess.weight_format.split("-")[0] for guess in copies() if guess.by_name}
     assert {"nvfp4", "fp8", "int4", "gptq4", "mxfp8"} <= named
-    assert len(COPIES) > 200
+    assert len(copies()) > 200
 
 
-@pytest.mark.parametrize("name", COPIES)
-def test_the_weights_of_a_copy_lie_within_what_its_name_says(name: str) -> None:
-    guess, real = COPIES[name], CATALOG.models[name]
+@each(copies)
+def test_the_weights_of_a_copy_lie_within_what_its_name_says(guess: Model) -> None:
+    real = CATALOG.models[guess.id]
     least, most = (weight_bytes(end, None, FORMATS) for end in (narrowed(guess), guess))
     assert least <= weight_bytes(real, None, FORMATS) <= most
     assert least < most or not guess.by_name
@@ -99,9 +98,9 @@ def _device(model: Model) -> tuple[str, int]:
     return "b300-sxm-288gb", 8
 
 
-@pytest.mark.parametrize("name", list(COPIES)[::2])
-def test_counts_and_verdicts_of_a_copy_lie_within_what_its_name_says(name: str) -> None:
-    guess, real = COPIES[name], CATALOG.models[name]
+@each(lambda: copies()[::2])
+def test_counts_and_verdicts_of_a_copy_lie_within_what_its_name_says(guess: Model) -> None:
+    real = CATALOG.models[guess.id]
     gpu, devices = _device(real)
     asked: dict[str, Any] = {
         "gpu": gpu,
@@ -137,14 +136,12 @@ def test_counts_and_verdicts_of_a_copy_lie_within_what_its_name_says(name: str) 
         assert (said.verdict in SHORT) <= (true.verdict not in STARTED)
 
 
-@pytest.mark.parametrize(
-    "name", [one for one, model in CATALOG.models.items() if model.published_total and one in COPIES]
-)
-def test_a_published_total_lies_within_what_the_name_says(name: str) -> None:
-    total = CATALOG.models[name].published_total
+@each(lambda: [one for one in copies() if CATALOG.models[one.id].published_total])
+def test_a_published_total_lies_within_what_the_name_says(guess: Model) -> None:
+    total = CATALOG.models[guess.id].published_total
     assert total is not None
     size_bytes = (total.gib - total.unused_gib) / total.copies * GIB
-    least, most = (released_bytes(end, FORMATS) for end in (narrowed(COPIES[name]), COPIES[name]))
+    least, most = (released_bytes(end, FORMATS) for end in (narrowed(guess), guess))
     # The listed totals have two decimals, and repositories hold headers and tokenizers as well.
     assert least * 0.995 <= size_bytes <= most * 1.005
 

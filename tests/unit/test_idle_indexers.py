@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from record_files import observation
 
 from kvreport.accounting.allocation import allocate
-from kvreport.catalog.load import load_catalog
-from kvreport.catalog.observation import load_observations
+from kvreport.catalog.load import open_catalog
 from kvreport.evidence.validation import engine_of
-from kvreport.resources import data_dir
 from kvreport.startup_log.judge import diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
 
-CATALOG = load_catalog(data_dir())
-LOGS = {one.id: one for one in load_observations(CATALOG.folder)}
+CATALOG = open_catalog()
 LATENT, KEYS = (
     656,
     132,
@@ -28,7 +26,7 @@ def test_a_token_of_glm_5_2_has_as_many_index_keys_as_the_release_has_indexers(
     release: str, token: int
 ) -> None:
     """Two starts print what 78 make: 502,016 tokens of 28.74 GiB, and 60.79 GiB for 1,048,576 tokens with a drafting layer."""
-    log = LOGS["finch-103"].model_copy(update={"engine_version": release})
+    log = observation("finch-103").model_copy(update={"engine_version": release})
     engine, (model, own) = engine_of(CATALOG, log), find_model(CATALOG, log)
     assert engine is not None
     assert model is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from record_files import each, observed
+from record_files import observation as recorded
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
@@ -13,8 +14,6 @@ from kvreport.errors import CatalogError
 from kvreport.estimation.variants import by_name
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
-
-ALL = observed()
 
 MINIMAL = """
 schema_version: 1
@@ -25,11 +24,11 @@ observations:
 
 
 def test_there_are_logs_of_several_engines() -> None:
-    assert len(ALL) >= 100
-    assert {"vllm", "sglang", "llama.cpp"} <= {observation.engine for observation in ALL}
+    assert len(observed()) >= 100
+    assert {"vllm", "sglang", "llama.cpp"} <= {observation.engine for observation in observed()}
 
 
-@each(ALL)
+@each(observed)
 def test_an_observation_has_figures_and_an_origin(observation: Observation) -> None:
     assert observation.printed.model_fields_set
     assert observation.origin.url or observation.origin.kind
@@ -40,11 +39,11 @@ def test_searches_name_records_and_why_other_finds_are_none() -> None:
     searches = yaml.safe_load((data_dir() / "log_searches.yaml").read_text())["searches"]
     found = [name for search in searches for name in search["found"]]
     assert len(set(found)) == len(found)
-    assert set(found) <= {observation.id for observation in ALL}
+    assert set(found) <= {observation.id for observation in observed()}
     assert all(search["not_usable"] for search in searches)
 
 
-@each(ALL)
+@each(observed)
 def test_token_counts_stand_in_a_quoted_line(observation: Observation) -> None:
     printed = observation.printed
     # A rounded count is in somebody's words; a table's may be in another of its rows.
@@ -61,7 +60,7 @@ def test_token_counts_stand_in_a_quoted_line(observation: Observation) -> None:
 def test_no_start_is_recorded_twice() -> None:
     """The same tokens from the same pool in one month are one start; a source is quoted in several places."""
     seen: dict[object, str] = {}
-    for observation in ALL:
+    for observation in observed():
         printed, date = observation.printed, str(observation.origin.date)[:7]
         if printed.kv_tokens is None or printed.kv_tokens % 1000 == 0:
             continue
@@ -78,7 +77,7 @@ def test_no_start_is_recorded_twice() -> None:
 
 def test_accelerators_and_formats_are_the_catalogs() -> None:
     catalog = open_catalog()
-    for observation in ALL:
+    for observation in observed():
         assert observation.gpu is None or observation.gpu in catalog.accelerators, observation.id
         kernels = observation.kernels_of
         assert kernels is None or (kernels in catalog.accelerators and observation.gpu is None)
@@ -97,7 +96,7 @@ def test_what_a_log_calls_the_devices_total_is_what_the_catalog_says() -> None:
     # process is told what the driver sees.
     catalog = open_catalog()
     seen = 0
-    for observation in ALL:
+    for observation in observed():
         total = observation.printed.total_gpu_gib
         if total is not None and observation.gpu is not None and "memory" not in observation.needs:
             memory = catalog.accelerators[observation.gpu].memory
@@ -134,7 +133,7 @@ def test_all_faults_of_all_files_are_named_at_once(tmp_path: Path) -> None:
 
 def test_an_encoder_that_is_not_measured_reserves_nothing_and_is_loaded_all_the_same() -> None:
     catalog = open_catalog()
-    told = next(one for one in ALL if one.id == "fresh-014")
+    told = recorded("fresh-014")
     assert "skip-mm-profiling" in (told.flags or "")
     measured = told.model_copy(update={"flags": "attention-backend TRITON_ATTN"})
     without, usual = (compare(catalog, one) for one in (told, measured))
@@ -149,7 +148,7 @@ def test_an_encoder_that_is_not_measured_reserves_nothing_and_is_loaded_all_the_
 def test_a_copy_by_its_name_is_judged_as_the_range_that_an_answer_gives() -> None:
     """No point is compared where the source does not say which layers are wider; a stated format is one."""
     catalog = open_catalog()
-    log = next(one for one in ALL if one.id == "fen-008")
+    log = recorded("fen-008")
     found = compare(catalog, log)
     assert not any(one.quantity in ("weights", "pool", "tokens", "concurrency") for one in found.comparisons)
     assert found.starts_predicted
@@ -179,7 +178,7 @@ def test_a_copy_by_its_name_is_judged_as_the_range_that_an_answer_gives() -> Non
 def test_a_table_that_the_flags_keep_on_the_host_takes_no_memory_of_the_device(
     flags: str, starts: bool
 ) -> None:
-    log = next(one for one in ALL if one.id == "fen-025")
+    log = recorded("fen-025")
     assert compare(open_catalog(), log.model_copy(update={"flags": flags})).starts_predicted is starts
 
 

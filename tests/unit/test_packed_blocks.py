@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from record_files import observed
+from record_files import observation
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.evidence.judgment import judge
 
 CATALOG = open_catalog()
-OBSERVATIONS = {one.id: one for one in observed()}
 
 
 def judged(name: str) -> tuple[dict[str, float], list[Any]]:
-    found = judge(CATALOG, [OBSERVATIONS[name]])
+    found = judge(CATALOG, [observation(name)])
     return {row["quantity"]: row["error"] for row in found["comparisons"]}, found["not_compared"]
 
 

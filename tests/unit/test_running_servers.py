@@ -60,7 +60,7 @@ def test_there_are_logs_of_every_kind() -> None:
     assert {(0, 11), (0, 19), (0, 21)} <= releases
 
 
-@each(thinned(running(), 3))
+@each(lambda: thinned(running(), 3))
 def test_no_running_server_is_told_that_a_request_does_not_fit(one: Observation) -> None:
     for found in told(one):
         assert "not fit" not in found.headline

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from record_files import observation
 
-from kvreport.catalog.load import load_catalog
-from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.load import open_catalog
 from kvreport.evidence.validation import compare
-from kvreport.resources import data_dir
 
-CATALOG = load_catalog(data_dir())
-LOGS: dict[str, Observation] = {one.id: one for one in load_observations(CATALOG.folder)}
+
+def compared(log: str) -> Any:
+    """A published log against what is computed of it."""
+    return compare(open_catalog(), observation(log))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,7 @@ LOGS: dict[str, Observation] = {one.id: one for one in load_observations(CATALOG
     ],
 )
 def test_a_log_is_no_older_than_its_model_and_its_lines(log: str, rules: str) -> None:
-    assert compare(CATALOG, LOGS[log]).release == rules
+    assert compared(log).release == rules
 
 
 @pytest.mark.parametrize(
@@ -35,23 +38,23 @@ def test_a_log_is_no_older_than_its_model_and_its_lines(log: str, rules: str) ->
     ],
 )
 def test_a_build_of_the_main_branch_follows_the_releases_that_were_cut_from_it(log: str, rules: str) -> None:
-    assert compare(CATALOG, LOGS[log]).release == rules
+    assert compared(log).release == rules
 
 
 @pytest.mark.parametrize("log", ["finch-116", "finch-134", "finch-141"])
 def test_a_refusal_for_blocks_of_state_is_predicted_without_a_stated_release(log: str) -> None:
-    assert compare(CATALOG, LOGS[log]).starts_predicted is False
+    assert compared(log).starts_predicted is False
 
 
 def test_an_encoder_that_each_rank_has_whole_is_loaded_whole() -> None:
     """Eight ranks of Kimi-K2.5 print 72.02 GiB with ``mm-encoder-tp-mode data``; a divided encoder makes 71.10."""
-    (loaded,) = (one for one in compare(CATALOG, LOGS["finch-041"]).comparisons if one.quantity == "weights")
+    (loaded,) = (one for one in compared("finch-041").comparisons if one.quantity == "weights")
     assert loaded.observed == 72.02
     assert abs(loaded.error) < 0.003
 
 
 def test_tables_that_loading_had_no_room_for_lie_on_the_host() -> None:
     """81.8 GiB were loaded of a copy whose tables of n-grams alone are 95.4 GiB."""
-    judged = compare(CATALOG, LOGS["finch-048"])
+    judged = compared("finch-048")
     assert judged.starts_predicted is True
     assert judged.within_band is True
