@@ -4,6 +4,7 @@
   "use strict";
 
   const { $, load, make, gib, count } = kvreport;
+  const NAMED = 8; /* layouts of which a sentence has the names */
 
   function askBox(form) {
     const base = new URL(form.dataset.kvAsk, location.href);
@@ -127,7 +128,9 @@
       }
       : {
         said: tried.size
-          ? `One copy of ${model.name} serves ${what} in none of these layouts: ${[...tried].join(", ")}.`
+          ? `One copy of ${model.name} serves ${what} in none of these layouts: ${
+            [...tried].slice(0, NAMED).join(", ")
+          }${tried.size > NAMED ? ` and ${count(tried.size - NAMED)} more` : ""}.`
           : `${model.name} runs in no layout of this page.`,
       };
   }

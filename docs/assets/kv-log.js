@@ -416,7 +416,7 @@
           make("h2", {}, "Compared with the formula"),
           grid(
             "The log’s numbers and those of the formula",
-            ["", "log", "formula", "difference"],
+            ["Quantity", "Log", "Formula", "Difference"],
             compared.map(([name, stated, predicted]) => [
               OF_POOL.includes(name)
                 ? `${table.facts[name].label} (${kvKernel.words.sentences.log_from_pool})`
