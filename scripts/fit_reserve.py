@@ -43,7 +43,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import statsmodels.api as sm
 import yaml
 
 from kvreport.accounting.allocation import allocate
@@ -267,6 +266,8 @@ def pool_told(observation: Observation, start: Start) -> float | None:
 
 def fit(rows: list[Row]) -> dict[str, float]:
     """Constants by Huber's robust regression: squares of small errors, sizes of large ones."""
+    import statsmodels.api as sm  # two seconds, for this alone
+
     counts = np.array([row.counts for row in rows])
     weights = np.array([row.weight for row in rows])
     scale = np.maximum(counts.max(axis=0), 1.0)
