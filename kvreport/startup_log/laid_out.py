@@ -120,7 +120,7 @@ def pasted_start(
         replica=replica_of(devices, layout),
         flags=Flags(
             weight_format="released" if weights is None or weights.lower() == "released" else weights,
-            kv_format="bf16" if stated in TWO_BYTE_KV else stated,
+            kv_format=stored_as(stated),
             layout=layout,
             context_tokens=reading.whole("max_model_len") or reading.whole("concurrency_len"),
             max_batched_tokens=reading.whole("max_batched_tokens") or chunk_of(reading),
@@ -283,6 +283,11 @@ def _asked_at_once(reading: Reading) -> int | None:
     if reading.engine == "sglang":
         return int(asked[0]) if asked and not isinstance(asked[0], str) else None
     return reading.whole("max_seqs")
+
+
+def stored_as(stated: str | None) -> str | None:
+    """The catalog's name of a cache's stored type; ``auto`` stays, since a checkpoint may bring a type of its own."""
+    return "bf16" if stated in TWO_BYTE_KV and stated != "auto" else stated
 
 
 def share_of(reading: Reading, model: Model) -> float | None:

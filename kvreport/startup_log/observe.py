@@ -23,6 +23,7 @@ from kvreport.startup_log.laid_out import (
     drafted_tokens,
     exchange_of,
     layout_of,
+    stored_as,
     told_all,
     version_of,
 )
@@ -161,7 +162,7 @@ def _record(
         "model_id": found,
         "quantization": reading.text("quantization"),
         "weight_format": "released" if served is not None and not served.by_name else None,
-        "kv_format": "auto" if stated is None and complete else stated,
+        "kv_format": "auto" if stated is None and complete else stored_as(stated),
         "gpu_named": ", ".join(dict.fromkeys(one.name for one in devices)),
         "gpu": ids[0] if len(set(ids)) == 1 else None,
         "gpus": ids if len(set(ids)) > 1 else None,

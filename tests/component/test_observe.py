@@ -41,6 +41,39 @@ max_total_num_tokens=250000, chunked_prefill_size=8192, max_running_requests=204
 """
 
 
+DECLARED = """\
+INFO vLLM API server version 0.25.1
+non-default args: {'model': 'nvidia/Qwen3.8-27B-NVFP4', 'max_model_len': 262144, 'gpu_memory_utilization': 0.85, 'max_num_seqs': 32}
+INFO Initializing a V1 LLM engine (v0.25.1) with config: model='nvidia/Qwen3.8-27B-NVFP4', kv_cache_dtype=auto
+INFO Prefetching checkpoint files into page cache started (in background, num_threads=8, block_size=16777216 bytes)
+INFO Available KV cache memory: 49.90 GiB
+INFO GPU KV cache size: 363,344 tokens
+"""
+
+
+def test_a_cache_left_at_auto_is_stored_as_the_checkpoint_declares() -> None:
+    wide = DECLARED.replace("kv_cache_dtype=auto", "kv_cache_dtype=bfloat16")
+    assert observe(DECLARED, gpu=GPU, known=KNOWN).kv_format == "auto"
+    assert observe(wide, gpu=GPU, known=KNOWN).kv_format == "bf16"
+
+    def tokens(text: str) -> float:
+        told = {one.fact: one.predicted for one in diagnose(text, gpu=GPU, catalog=KNOWN).comparisons}
+        return told["kv_tokens"]
+
+    assert tokens(DECLARED) > 1.8 * tokens(wide)
+
+
+def test_a_buffer_of_a_reader_in_bytes_is_no_block_of_the_cache() -> None:
+    assert observe(DECLARED, gpu=GPU, known=KNOWN).block_tokens is None
+
+
+def test_one_server_without_an_exchange_of_tokens_needs_nothing_more() -> None:
+    one = SGLANG.replace("tp_size=2", "tp_size=2, nnodes=1, moe_a2a_backend='none'")
+    two = SGLANG.replace("tp_size=2", "tp_size=2, nnodes=2, moe_a2a_backend='deepep'")
+    assert observe(one, gpu=GPU, known=KNOWN).needs == ()
+    assert len(observe(two, gpu=GPU, known=KNOWN).needs) == 2
+
+
 @pytest.mark.parametrize("text", [VLLM, TWO, FP8, SGLANG])
 def test_a_record_is_judged_as_its_log_is(text: str) -> None:
     record = observe(text, gpu=GPU, known=KNOWN)

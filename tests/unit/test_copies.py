@@ -248,6 +248,9 @@ NOT_ITS_MIX = {
     "merle-037": "0.6 % more than every matrix but the experts' at 16 bits; the cause is not known",
     "finch-031": "its draft of 7 tokens is loaded with it",
     "finch-048": "a build of the day that keeps the table of n-grams elsewhere, and its prediction layer is loaded with it",
+    "plover-003": "its draft of 15 tokens is loaded with it",
+    "plover-004": "a revision whose files have 92.84 GiB, and its draft is loaded with it",
+    "plover-009": "99.7 GB are on disk, more than its name says",
     "late-005": "0.8 GiB more than every matrix but the experts' at 16 bits; the cause is not known",
 }
 """Loads that no mix of formats makes, with the reason."""
