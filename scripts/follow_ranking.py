@@ -1,7 +1,8 @@
 """Rank what a release changed by how likely a memory rule changed with it, for ``make follow``.
 
 Weights and topics were chosen on the rules that SGLang 0.5.10 to 0.5.23 and vLLM 0.22 to 0.28 introduced. The number of
-cited functions and the order of topics were chosen with vLLM 0.29 to 0.33, too (docs/about/follow-a-release.md).
+cited functions and the order of topics were chosen with vLLM 0.29 to 0.33, too, and the place of variables with vLLM 0.29 to
+0.31 and SGLang 0.5.20 and 0.5.21 (docs/about/follow-a-release.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from follow_sources import Definition, Package, Part, bare, parts_of
 
 MOST: Final = 30
 """Functions to read of one release."""
-CITED: Final = 22
+CITED: Final = 21
 """Of these, functions that rules cite; more where the others are fewer."""
 TOPICS: Final[Mapping[str, tuple[re.Pattern[str], int]]] = {
     name: (re.compile(words), places)
@@ -32,7 +33,7 @@ TOPICS: Final[Mapping[str, tuple[re.Pattern[str], int]]] = {
             r"dtype|float32|float16|bfloat16|fp8|float8|uint8|int8|fp4|mxfp|quant|scale|ggml_type|GGML_TYPE",
             4,
         ),
-        ("limits", r"max_num|max_running|chunked_prefill|max_model_len|max_tokens|batched|max_bs|max_total|num_reqs|num_seqs|max_seq|n_ubatch|n_ctx|n_seq", 2),
+        ("limits", r"max_num|max_running|chunked_prefill|max_model_len|max_tokens|batched|max_bs|max_total|num_reqs|num_seqs|max_seq|n_ubatch|n_ctx|n_seq", 1),
         ("graphs", r"graph|capture|compil", 0),
         ("devices", r"capability|is_sm|_sm\d|is_hip|is_rocm|is_cuda|is_xpu|is_npu|is_blackwell|is_hopper|major|device_name|gfx|arch|platform|envs", 0),
         (
@@ -62,7 +63,7 @@ _DEVICE: Final = re.compile(
 """A comparison of a device's compute capability."""
 _SETTING: Final = re.compile(r"\benvs?\.([A-Z]\w+)")
 """A variable of the environment that an engine reads."""
-SETTINGS: Final = 3
+SETTINGS: Final = 1
 """Functions to read that read such a variable which is gone."""
 _OFTEN: Final = 3
 """Definitions of one name that may have changed for a call to tell which is meant."""
