@@ -18,7 +18,9 @@ end to end. The error band is the 80th percentile of errors at first sight, by k
 experts on several ranks, drafts, pipeline stages), and of all kinds on devices that share memory with a CPU or are not
 NVIDIA's. Only found logs count that were recorded before any rule knew of them, whether they state all flags or not: rules
 written with a log in view fit it too well. Refused starts do not count. A kind of fewer than ten sources is a tenth wider than
-the widest other, and one of fewer than twenty takes the conformal quantile. No source weighs more than five logs. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources with replacement.
+the widest other, and one of fewer than twenty takes the conformal quantile. In constants and bands no source weighs more than
+five logs. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources
+with replacement.
 
 SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
 shared with a CPU). Each source counts once, with the largest error of its logs, so that one machine's many starts are one
@@ -117,7 +119,7 @@ FEW = 1.1
 """Kinds of vLLM's starts with few sources are wider than the widest other by this: three or four logs have no conformal band."""
 
 MOST_OF_A_SOURCE: Final = 5
-"""Logs that a source weighs in a band of vLLM at most: many starts of one machine tell little of others."""
+"""Logs that a source weighs in vLLM's constants and bands at most: many starts of one machine tell little of others."""
 
 OF_POOLS = {"wren-015": -0.276, "wren-016": -0.133, "plover-007": -0.0347, "plover-028": -0.0054}
 """Errors of the pool at first sight, of logs whose tokens were missed for another reason: a line of tokens that was taken to count
@@ -274,7 +276,8 @@ def fit(rows: list[Row]) -> dict[str, float]:
     import statsmodels.api as sm  # two seconds, for this alone
 
     counts = np.array([row.counts for row in rows])
-    weights = np.array([row.weight for row in rows])
+    # Squares of weighted errors: the root makes a source of many logs weigh as MOST_OF_A_SOURCE of them.
+    weights = np.array([row.weight for row in rows]) * np.sqrt(_weights([row.source for row in rows]))
     scale = np.maximum(counts.max(axis=0), 1.0)
     sizes = np.array([row.bytes for row in rows]) / GIB
     norm = sm.robust.norms.HuberT()
@@ -387,7 +390,11 @@ def band(rows: list[dict[str, Any]]) -> dict[str, float]:
     sources = {name: len({row["source"] for row in of}) for name, of in grouped.items()}
     many = {name: number >= LEAST_IN_CLASS for name, number in sources.items()}
     found = {
-        name: _quantile([_share(row) for row in of], _weights(of), plain=sources[name] >= MANY_SOURCES)
+        name: _quantile(
+            [_share(row) for row in of],
+            _weights([row["source"] for row in of]),
+            plain=sources[name] >= MANY_SOURCES,
+        )
         if of
         else 0.0
         for name, of in grouped.items()
@@ -422,10 +429,10 @@ def _met(row: dict[str, Any]) -> float:
     return abs(float(row["pool_error_bytes"] if first is None else first))
 
 
-def _weights(rows: list[dict[str, Any]]) -> list[float]:
-    """What each log weighs in a band: those of one source together no more than five logs."""
-    of_source = Counter(row["source"] for row in rows)
-    return [min(1.0, MOST_OF_A_SOURCE / of_source[row["source"]]) for row in rows]
+def _weights(sources: list[str]) -> list[float]:
+    """What each log weighs: those of one source together no more than five logs."""
+    of_source = Counter(sources)
+    return [min(1.0, MOST_OF_A_SOURCE / of_source[source]) for source in sources]
 
 
 def _quantile(values: list[float], weights: list[float] | None = None, *, plain: bool = False) -> float:
