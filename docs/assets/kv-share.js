@@ -332,23 +332,23 @@
   kvreport.share = (main) => {
     if (!release()) return null;
     $(".kv-share-place:empty", main)?.append(box());
-    let timer = 0;
+    let timer = 0, /** @type {MutationObserver | null} */ watch = null;
     const later = () => {
       clearTimeout(timer);
       timer = setTimeout(() => {
-        watch.disconnect(); // what is added here is no news
+        watch?.disconnect(); // what is added here is no news
         tools(main);
         for (const body of $$(".kv-share[open] > .kv-share-body", main)) refresh(body);
-        watch.observe(main, { childList: true, subtree: true });
+        watch?.observe(main, { childList: true, subtree: true });
       }, 250);
     };
-    const watch = new MutationObserver(later);
     later();
     main.addEventListener("change", later); // may write the address alone
+    watch = new MutationObserver(later);
     return {
       release: () => {
         clearTimeout(timer);
-        watch.disconnect();
+        watch?.disconnect();
         main.removeEventListener("change", later);
       },
     };
