@@ -167,10 +167,11 @@ def size_home(
             short += [] if here else [_missing(case, machine, mixes)]
     if not found:
         missing, machine = min(short)
+        apart = known.accelerator(machine).shared_bytes is None
         raise InputError(
             f"size: {shorten(', '.join(several(models)))} fits none of the machines: "
             f"the nearest is {machine}, short by {gib(missing)} GiB; allowed: a shorter --context, fewer --concurrent, "
-            "a larger --gpu, or more --host-memory"
+            f"{'a larger --gpu, or more --host-memory' if apart else 'or a larger --gpu'}"
         )
     return tuple(sorted(found, key=lambda one: (not one.whole, one.usable, -one.layout.devices[0].weights)))
 

@@ -376,3 +376,11 @@ def test_one_memory_is_said_whatever_main_memory_is_stated(catalog: Catalog, gpu
     )
     (said,) = (one for one in plain.request.assumptions if "together fit" in one)
     assert said in stated.request.assumptions
+
+
+@pytest.mark.parametrize(("gpus", "more"), [("m*", False), ("rtx-30*", True)])
+def test_main_memory_is_offered_where_it_is_not_the_gpu_s(catalog: Catalog, gpus: str, more: bool) -> None:
+    """It was offered for Macs, too, whose one memory no ``--host-memory`` makes larger."""
+    with pytest.raises(InputError, match="fits none of the machines") as refused:
+        size_home("moonshotai/Kimi-K2.6", context=8192, gpus=gpus, weights="q4_k_m", catalog=catalog)
+    assert ("--host-memory" in str(refused.value)) == more
