@@ -230,9 +230,10 @@ def refuse_machines(devices: Sequence[Accelerator], layout: Layout, engine: Engi
     mac = next((one for one in boards if one.vendor.lower() == "apple"), None)
     card = next((one for one in named if one.vendor.lower() != "apple"), None)
     if mac is not None and card is not None:
-        # Apple, "Use an external graphics processor with your Mac": one takes a Mac with an Intel processor.
+        # What drives other cards on a Mac since March 2026 (TinyGPU) is for tinygrad; CUDA and ROCm have no macOS.
         raise InputError(
-            f"gpu: found {card.name} with {mac.name}, which takes no other GPU; allowed: one of the two"
+            f"gpu: found {card.name} with {mac.name}, and {engine.label} computes on a Mac with Metal, on its own GPU alone; "
+            "allowed: one of the two"
         )
 
 

@@ -149,10 +149,8 @@ def test_an_engine_of_one_machine_is_not_answered_on_two(catalog: Catalog, gpu: 
 
 
 @pytest.mark.parametrize("gpu", ["m4-max-64+rtx-4090", "rtx-4090+m3-ultra-96"])
-def test_a_mac_takes_no_card(catalog: Catalog, gpu: str) -> None:
-    with pytest.raises(
-        InputError, match=r"gpu: found GeForce RTX 4090 with M[34] .*, which takes no other GPU"
-    ):
+def test_an_engine_computes_on_a_mac_s_own_gpu_alone(catalog: Catalog, gpu: str) -> None:
+    with pytest.raises(InputError, match=r"gpu: found GeForce RTX 4090 with M[34] .* on a Mac with Metal"):
         estimate("Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", context_tokens=8192, catalog=catalog)
 
 
