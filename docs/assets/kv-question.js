@@ -250,8 +250,7 @@
         ),
       slot_context: () => {
         const { contexts, weights } = home();
-        const fitting = kvLessons.sizesWithin(nextToWeights(), room() - weights);
-        return fitting ? contexts[fitting - 1] : 0;
+        return kvLessons.contextWithin(contexts, nextToWeights(), room() - weights);
       },
       slot_weights: () => home().weights,
       slot_experts: ({ tokens: n }) => {

@@ -159,6 +159,29 @@ def sizes_within(sizes: Sequence[int], room: float) -> int:
     return found
 
 
+def context_within(contexts: Sequence[int], sizes: Sequence[int], room: float) -> int:
+    """Return the longest context that fits, in tokens; 0 if not even the shortest of ``contexts`` does.
+
+    Between two contexts bytes rise evenly. Such a context is cut to 1,024 tokens, and 256 lower before, to which llama.cpp
+    rounds the length of a cache.
+
+    Args:
+        contexts: Rising lengths whose sizes are known.
+        sizes: Bytes at each of them.
+        room: Bytes that are there.
+    """
+    count = sizes_within(sizes, room)
+    if count == 0:
+        return 0
+    low = entry(contexts, count - 1)
+    high = entry(contexts, count)
+    if high == 0:
+        return whole_number(low, 1)
+    held = entry(sizes, count - 1)
+    more = whole_number((high - low) * (room - held), entry(sizes, count) - held)
+    return whole_number(max(low, whole_number(low + more - 256, 1024) * 1024), 1)
+
+
 def layers_to_move(over: float, layers: Sequence[int]) -> int:
     """Return the fewest leading layers whose experts must leave the device; -1 if all of them are not enough.
 

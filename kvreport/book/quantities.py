@@ -333,7 +333,7 @@ class Quantities:
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 
     def slot_context(self, model: str, gpu: str) -> int:
-        """The longest common context (4K, 8K, … or the model's limit) of one llama.cpp slot with Q4_K_M weights."""
+        """The longest context, to 1K or the model's limit, of one llama.cpp slot with Q4_K_M weights."""
         laid = self._at_home(model)
         return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), self._gpu(gpu))
 

@@ -23,7 +23,7 @@ from kvreport.accounting.engines.llama_cpp.placement import (
 )
 from kvreport.accounting.engines.llama_cpp.quantize import with_mix
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-from kvreport.accounting.lessons import layers_to_move, sizes_within
+from kvreport.accounting.lessons import context_within, layers_to_move
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
@@ -62,7 +62,7 @@ class AtHome:
         return tuple(weights + buffers for buffers in self.host_beside)
 
     def longest(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
-        """The longest of the contexts that fits, in tokens; 0 if none does.
+        """The longest context that fits, in tokens, as of :func:`~kvreport.accounting.lessons.context_within`.
 
         Args:
             mix: Quantization mix.
@@ -71,8 +71,11 @@ class AtHome:
             machine: Whose backend computes, and whose memory may have the host's bytes, too; None for a card.
         """
         room = usable - context_bytes - self.weights[mix]
-        count = sizes_within(self._beside(mix, machine), room)
-        return self.contexts[count - 1] if count else 0
+        return context_within(self.contexts, self._beside(mix, machine), room)
+
+    def common(self, longest: int) -> int:
+        """The longest of the tables' contexts and the model's own that is no longer, for a command; 0 if none is."""
+        return max((one for one in (*CONTEXTS, self.contexts[-1]) if one <= longest), default=0)
 
     def shortfall(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
         """Bytes missing at the shortest context; 0 if it fits.
@@ -122,7 +125,7 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
         return None
     try:
         local, _ = open_local(model, mixes[-1], None)
-        contexts = _contexts(model.context_tokens)
+        contexts = _contexts(local, model.context_tokens)
         beside, host_beside, metal = _beside(local, contexts)
         typed = {mix: with_mix(local, mix) for mix in mixes}
     except InputError:
@@ -147,9 +150,11 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
     )
 
 
-def _contexts(longest: int) -> tuple[int, ...]:
-    usual = tuple(tokens for tokens in CONTEXTS if tokens < longest)
-    return (*usual, longest)
+def _contexts(local: LocalModel, longest: int) -> tuple[int, ...]:
+    """The contexts of the tables, where windows end to grow, and the model's own."""
+    window = count_cells(local.network, LocalOptions(context=longest, parallel=1), longest).window
+    usual = sorted({*CONTEXTS, window})
+    return (*(tokens for tokens in usual if CONTEXTS[0] <= tokens < longest), longest)
 
 
 def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -204,8 +204,8 @@ QUANTITIES: Final = (
         ask('longest("llama-3.1-8b", "rtx-3060-12gb", engine="llama-cpp", weights="q4_k_m", parallel=1)'),
     ),
     Quantity(
-        "largest common context size of a slot on an RTX 3060",
-        (Place(SLOTS, rf"largest common context size [^.]*?that fits in one slot is {FIGURE}"),),
+        "longest context of a slot on an RTX 3060, cut to 1K",
+        (Place(SLOTS, rf"longest context of one slot \(rounded down to 1K\) is {FIGURE}"),),
         ask('slot_context("llama-3.1-8b", "rtx-3060-12gb")'),
     ),
     Quantity(

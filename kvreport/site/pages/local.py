@@ -15,6 +15,7 @@ from typing import Final
 from kvreport import units
 from kvreport.accounting.engines.llama_cpp.placement import local_device
 from kvreport.accounting.engines.ollama import modelfile
+from kvreport.accounting.lessons import context_within
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
@@ -23,7 +24,7 @@ from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
-from kvreport.estimation.at_home import MIXES, AtHome, at_home, has_metal
+from kvreport.estimation.at_home import MIXES, AtHome, at_home
 from kvreport.estimation.home_case import HOST_MEMORY
 from kvreport.publish import home_layouts
 from kvreport.publish.home_layouts import SPLIT_CONTEXT, Split
@@ -163,40 +164,6 @@ class Pick:
         return self.mix.upper() + (f", at most {self.pace:,} tokens/s" if self.pace else "")
 
 
-CELLS: Final = 256
-"""Tokens to which llama.cpp rounds the length of a cache."""
-STEP: Final = 1024
-"""Tokens to which a longest context is rounded down."""
-
-
-def longest_context(
-    laid: AtHome, mix: str, usable: int, backend: int, machine: Accelerator | None = None
-) -> int:
-    """The longest context that fits, in tokens: between two that are laid out, bytes rise evenly.
-
-    Arguments are those of :meth:`kvreport.estimation.at_home.AtHome.longest`.
-    """
-    reached = laid.longest(mix, usable, backend, machine)
-    if reached in (0, laid.contexts[-1]):
-        return reached
-    parts = [laid.beside_weights]
-    if machine is not None and has_metal(machine):
-        parts.append(laid.metal)
-    if machine is not None and machine.has_one_memory:
-        parts.append(laid.on_host(mix))
-    place = laid.contexts.index(reached)
-    low, high = (
-        (laid.contexts[n], sum(part[n] for part in parts) + laid.weights[mix]) for n in (place, place + 1)
-    )
-    return _between(low, high, usable - backend)
-
-
-def _between(low: tuple[int, int], high: tuple[int, int], room: int) -> int:
-    """The context that so many bytes hold, of two (context, bytes) between which it lies, rounded down."""
-    more = (high[0] - low[0]) * (room - low[1]) // max(high[1] - low[1], 1)
-    return max(low[0], (low[0] + more - CELLS) // STEP * STEP)
-
-
 def _read_bytes(one: Candidate, mix: str) -> int:
     """Bytes of weights on the device that one token passes through: of the routed experts, its share."""
     laid, experts = one.at_home, one.model.experts
@@ -213,7 +180,7 @@ def _pick(machine: Accelerator, one: Candidate, backend: int, context: int) -> P
     bandwidth = machine.bandwidth_bytes_per_s
     fitting = []
     for mix in GOOD_MIXES:
-        longest = longest_context(one.at_home, mix, machine.usable_bytes, backend, machine)
+        longest = one.at_home.longest(mix, machine.usable_bytes, backend, machine)
         if longest >= context:
             pace = int(bandwidth.value / _read_bytes(one, mix)) if bandwidth else 0
             fitting.append(Pick(one, mix, longest, pace))
@@ -478,7 +445,7 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
 
 
 def _cell(laid: AtHome, mix: str, usable: int, backend: int, machine: Accelerator | None = None) -> Cell:
-    longest = longest_context(laid, mix, usable, backend, machine)
+    longest = laid.longest(mix, usable, backend, machine)
     if longest:
         full = longest == laid.contexts[-1]
         return Cell(units.human_tokens(longest), "kv-u6" if full else "kv-u3", value=longest)
@@ -541,10 +508,8 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
         cells = []
         for weights, chunk, sizes in _mlx_answers(inputs.site.catalog, one.model.id):
             room = machine.usable_bytes - weights - chunk
-            longest = max((context for context, size in sizes if size <= room), default=0)
-            for low, high in pairwise(sizes):
-                if low[1] <= room < high[1]:
-                    longest = _between(low, high, room)
+            contexts, needed = zip(*sizes, strict=True)
+            longest = context_within(contexts, needed, room)
             least = next((size for context, size in sizes if context >= LEAST), sizes[-1][1])
             text = units.human_tokens(longest) if longest else _short(least - room)
             look = "kv-u6" if longest == sizes[-1][0] else "kv-u3" if longest else "kv-no"
@@ -566,7 +531,8 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     """What to run: llama.cpp, Ollama, and mlx-lm on a Mac."""
     if best is None:
         return []
-    context = longest_context(best.at_home, USUAL_MIX, machine.usable_bytes, backend, machine)
+    laid = best.at_home
+    context = laid.common(laid.longest(USUAL_MIX, machine.usable_bytes, backend, machine))
     slug = best.model.id.rpartition("/")[2]
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
@@ -585,7 +551,9 @@ def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: 
     """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
     form = OllamaNames.need().names[best.ollama].format
     laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
-    return usual if laid is None else longest_context(laid, form, machine.usable_bytes, backend, machine)
+    if laid is None:
+        return usual
+    return laid.common(laid.longest(form, machine.usable_bytes, backend, machine))
 
 
 def _ollama_commands(best: Candidate, context: int) -> list[tuple[str, str]]:
@@ -667,7 +635,7 @@ def _example(site: SiteData, laid: AtHome, backend: int) -> tuple[str, str, int]
     for one, mix in [(one, mix) for one in card for mix in USUAL_FIRST] + [
         (one, mix) for mix in USUAL_FIRST for one in computers
     ]:
-        if context := laid.longest(mix, one.usable_bytes - HEADROOM, backend, one):
+        if context := laid.common(laid.longest(mix, one.usable_bytes - HEADROOM, backend, one)):
             return one.id, mix, min(context, CONTEXT)
     return (computers or card or site.accelerators)[-1].id, USUAL_MIX, 0
 
