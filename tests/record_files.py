@@ -24,8 +24,9 @@ def each(records: Callable[[], Iterable[Any]]) -> Callable[[Callable[[Any], None
 
     def all_of(test: Callable[[Any], None]) -> Callable[[], None]:
         def run() -> None:
-            wrong = []
-            for record in records():
+            wrong, every = [], tuple(records())
+            assert every
+            for record in every:
                 try:
                     test(record)
                 except (AssertionError, pytest.fail.Exception) as error:

@@ -395,9 +395,18 @@
       if (able.length < 2) return "";
       const [[first, most]] = able, [last, least] = able[able.length - 1];
       if (most === least) return ` A token takes ${kib(most)} KiB of KV cache in each of them.`;
+      const reserves = (name) => {
+        const { model, deployment } = shown.find((thing) => thing.name === name);
+        const context = Math.min(asked(), model.limit);
+        return gib(kvCapacity.reservedBytes(kvCapacity.told(deployment, context), context));
+      };
       return ` A token takes the most KV cache in ${first}: ${kib(most)} KiB, compared with ${
         kib(least)
-      } KiB in ${last} (${fixed(most / least, most / least < 1.1 ? 2 : 1)} times as much).`;
+      } KiB in ${last} (${fixed(most / least, most / least < 1.1 ? 2 : 1)} times as much). One request of ${
+        tokens(asked())
+      } tokens reserves ${reserves(first)} GiB on each GPU of ${first} and ${
+        reserves(last)
+      } GiB of ${last}. Windows also keep room for prompts in progress.`;
     }
 
     /* Which one runs the most requests at once, and by how much, as a sentence. */

@@ -70,6 +70,13 @@ def test_models_are_compared_by_the_cache_of_a_token(visit: Visit) -> None:
         f"A token takes the most KV cache in Llama 3.1 70B: {heads:.1f} KiB, compared with {latent:.1f} KiB in "
         f"DeepSeek-V3 ({heads / latent:.1f} times as much)." in said
     )
+    # Each GPU has a copy of the latents of 8,192 tokens, and of the heads those that it computes.
+    gpus = int(rows(visit)[1]["GPUs"])
+    reserved = [bytes_ * 8192 * 1024 / 2**30 for bytes_ in (latent, heads / gpus)]
+    assert (
+        f"One request of 8K tokens reserves {reserved[1]:.2f} GiB on each GPU of Llama 3.1 70B and {reserved[0]:.2f} GiB of "
+        "DeepSeek-V3" in said
+    )
 
 
 def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:

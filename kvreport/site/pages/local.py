@@ -304,7 +304,8 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
     )
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits with every layer on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Recent models are tried first, and larger models before smaller ones",
+        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better and may reach {PACE} tokens/s, else the first that fits. Recent models "
+        "are tried first, and larger models before smaller ones",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -655,7 +656,8 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
-        "or better, with llama.cpp or Ollama and one slot. Recent models are tried first, and larger models before smaller ones",
+        f"or better and may reach {PACE} tokens/s, else the first that fits, with llama.cpp or Ollama and one slot. Recent models are "
+        "tried first, and larger models before smaller ones",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),

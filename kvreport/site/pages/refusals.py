@@ -127,7 +127,9 @@ def _table(result: Estimate) -> Table:
     budget = told["budget"]
     total, share = budget["total_bytes"], budget["utilization"]
     rows = [(f"Memory of {result.request.accelerators[0].name}", gib(total))]
-    rows += [(f"Share that {result.request.engine.label} takes, {share:g}", gib(int(total * share)))]
+    engine = result.request.engine
+    whose = f"Share that {engine.label} takes" if share == engine.utilization else "Share of this example"
+    rows += [(f"{whose}, {share:g}", gib(int(total * share)))]
     rows += [(name, f"\N{MINUS SIGN}{gib(budget[part])}") for name, part in _PARTS if budget[part]]
     rows += [("Left for the KV pool", gib(budget["kv_pool_bytes"]))]
     rows += [
