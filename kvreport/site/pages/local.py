@@ -656,7 +656,7 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
-        f"or better and may reach {PACE} tokens/s, else the first that fits, with llama.cpp or Ollama and one slot. Recent models are "
+        f"or better and may reach {PACE} tokens/s, else the first that fits, in one slot of llama.cpp or Ollama. Recent models are "
         "tried first, and larger models before smaller ones",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
