@@ -118,18 +118,21 @@
     };
   }
 
-  /* The same model on the accelerators that most readers know, on the fewest devices that run the case. */
+  /* The same model on the accelerators that most readers know: in the layout that is asked for, else on the fewest devices
+     that run the case, which their names say then. */
   function elsewhere({ site, model, gpu, state }) {
-    const found = [];
+    const found = [], own = state.pp > 1 || state.dp > 1 || state.ep || state.dcp > 1;
     for (const id of site.known) {
       if (id === gpu.id) continue;
       const other = site.gpus.find((each) => each.id === id);
-      const deployment = other &&
-        kvState.pick(site, model, other, { ...state, tp: undefined, pp: 1, dp: 1, ep: undefined, dcp: 1 });
+      const alike = own && other ? kvState.pick(site, model, other, state) : null;
+      const deployment = alike || other &&
+          kvState.pick(site, model, other, { ...state, tp: undefined, pp: 1, dp: 1, ep: undefined, dcp: 1 });
       if (!deployment || !kvCapacity.serve(deployment, Math.min(kvKernel.USEFUL_TOKENS, model.limit)).users) {
         continue;
       }
-      found.push({ name: devicesText(deployment.layout, other), deployment });
+      const layout = own && !alike ? ` (TP ${deployment.layout.tp})` : "";
+      found.push({ name: `${devicesText(deployment.layout, other)}${layout}`, deployment });
     }
     return found;
   }

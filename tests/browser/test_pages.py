@@ -579,6 +579,17 @@ def test_a_latent_cache_is_that_of_the_whole_model_on_each_gpu(visit, tiny_site)
     assert " ".join(fact.inner_text().split()) == "68.6 KiB at 8K tokens; each request on one GPU"
 
 
+def test_the_chart_of_a_layout_compares_it_with_the_same_layout_elsewhere(visit):
+    """The requests of DP 8 on one GPU stood beside those of TP 8 on another, and nothing said so."""
+    asked = "gpu=mi300x&dp=8&ep=1&context=8192"
+    page = visit.go(f"models/deepseek-ai--DeepSeek-V3/?{asked}")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    said = page.locator(".kv-finding").first.inner_text()
+    how = {"data_parallel": 8, "expert_parallel": True, "context_tokens": 8192}
+    same = kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu="b200-sxm-180gb", **how).max_concurrent_requests
+    assert f"8 × B200 (DP 8 attention + expert parallel) serve {same}" in said
+
+
 LARGE = "models/meta-llama--Llama-3.1-70B-Instruct/"
 FEWEST = "the fewest GPUs that serve the model"
 
