@@ -656,8 +656,8 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
-        f"or better and may reach {PACE} tokens/s, else the first that fits, in one slot of llama.cpp or Ollama. Recent models are "
-        "tried first, and larger models before smaller ones",
+        f"or better and may reach {PACE} tokens/s, else the first that fits. Recent models are "
+        "tried first, and larger models before smaller ones. Each has one slot of llama.cpp or Ollama",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),
