@@ -836,9 +836,12 @@
     steps.forEach(attempt);
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
     if ($('meta[name="kv-release"]') && $("main")) {
-      // What the page answers goes first; the tools of charts and tables come next, before anybody moves.
+      // What the page answers goes first; the tools of charts and tables come when the reader moves, or a little later.
+      const later = new Promise((go) => setTimeout(go, 2000));
       idle(() =>
-        script("kv-share.js").then(() => parts === here && parts.push(kvreport.share($("main")))).catch(
+        Promise.race([wake(), later]).then(() => script("kv-share.js")).then(() =>
+          parts === here && parts.push(kvreport.share($("main")))
+        ).catch(
           () => {},
         )
       );

@@ -65,7 +65,7 @@ def test_a_build_without_an_address_is_cited_where_it_was_opened(page: Any, addr
 
 def test_the_tools_of_charts_are_there_before_anybody_moves(page: Any, address: str) -> None:
     page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
-    page.locator(".kv-figure .kv-tools", has_text="PNG").first.wait_for(timeout=3000)
+    page.locator(".kv-figure .kv-tools", has_text="PNG").first.wait_for(timeout=8000)
     assert page.locator(".kv-figure .kv-tools").first.is_visible()
 
 
