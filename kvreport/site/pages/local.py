@@ -304,8 +304,8 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
     )
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits with every layer on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better and may reach {PACE} tokens/s, else the first that fits. Recent models "
-        "are tried first, and larger models before smaller ones",
+        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better and may reach {PACE} tokens/s. Where none does, the first that fits. "
+        "Recent models are tried first, and larger models before smaller ones",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
