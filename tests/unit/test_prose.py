@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,13 @@ def test_links_code_heads_figures_and_computed_numbers_are_left_alone(html):
     assert glossary.explain(html, TERMS, "../glossary/") == html
 
 
+def test_everyday_words_are_no_terms():
+    terms = glossary.load_glossary(DATA / "glossary.yaml")
+    html = "<p>This page states its source, the address has the state, and GPU utilization is high.</p>"
+    found = glossary.explain(html, terms, "../glossary/")
+    assert re.findall(r">([^<]+)</a>", found) == ["GPU"]
+
+
 def test_every_figure_of_the_glossary_holds(quantities):
     """Only a whole build, minutes later, found one whose unit is none."""
     _, faults = prose.resolve((DATA / "glossary.yaml").read_text("utf-8"), quantities, "glossary.yaml")
@@ -240,8 +248,8 @@ def test_the_public_glossary_explains_the_terms_of_the_trade():
         "decode",
         "TPOT",
         "TTFT",
-        "page",
-        "utilization",
+        "KV page",
+        "memory utilization",
         "KV cache",
     ):
         assert word in words
