@@ -12,6 +12,7 @@ on the device.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 from typing import Final
 
 import numpy as np
@@ -123,7 +124,7 @@ def prefix_reuse(
     prefix_tokens: npt.ArrayLike,
     requests: int,
 ) -> PrefixReuse:
-    """Tabulate what sharing a prefix saves among ``requests`` prompts of equal length.
+    """Tabulate what sharing the whole blocks of a prefix saves among ``requests`` prompts of equal length.
 
     Raises:
         InputError: If a prefix is longer than the prompt.
@@ -136,9 +137,10 @@ def prefix_reuse(
     once = np.asarray([shared_bytes(profile, int(tokens)) for tokens in prefixes.ravel()], dtype=np.int64)
     once = once.reshape(prefixes.shape)
     alone = np.full(prefixes.shape, int(profile.request_bytes(prompt_tokens)) * requests, dtype=np.int64)
+    block = lcm(*(term.step_tokens for term in profile.terms))
     return PrefixReuse(
         alone,
         alone - (requests - 1) * once,
         prefill(demand, peaks, np.full(prefixes.shape, prompt_tokens)).seconds,
-        prefill(demand, peaks, prompt_tokens, cached_tokens=prefixes).seconds,
+        prefill(demand, peaks, prompt_tokens, cached_tokens=prefixes // block * block).seconds,
     )

@@ -237,10 +237,18 @@ class Quantities:
         return float(roofline.decode(asked, self._peaks(gpu), batch, tokens).seconds)
 
     def prefill_time(
-        self, model: str, gpu: str, *, tokens: int, tp: int = 1, weights: str | None = None, cached: int = 0
+        self,
+        model: str,
+        gpu: str,
+        *,
+        tokens: int,
+        tp: int = 1,
+        weights: str | None = None,
+        kv: str | None = None,
+        cached: int = 0,
     ) -> float:
         """Lower bound on the prefill time of a prompt in seconds, not counting the ``cached`` tokens at its start."""
-        asked = self._demand(model, weights, None, tp)
+        asked = self._demand(model, weights, kv, tp)
         return float(roofline.prefill(asked, self._peaks(gpu), tokens, cached_tokens=cached).seconds)
 
     def knee(self, model: str, gpu: str, *, tokens: int = 0, tp: int = 1, weights: str | None = None) -> int:

@@ -52,6 +52,14 @@ def test_a_shared_prefix_is_held_and_computed_once() -> None:
     assert saved.prefill_shared_s[0] == pytest.approx(saved.prefill_alone_s[0])
 
 
+def test_only_whole_blocks_of_a_prefix_are_neither_held_nor_computed_again() -> None:
+    # 3,000 tokens are 187 blocks of 16, or 2,992 tokens.
+    blocks = CacheProfile.of([Term("full", 16 * 131_072, 16)])
+    saved = prefix_reuse(blocks, DEMAND, H100, prompt_tokens=4000, prefix_tokens=[2992, 3000], requests=100)
+    assert saved.shared_bytes[0] == saved.shared_bytes[1]
+    assert saved.prefill_shared_s[0] == saved.prefill_shared_s[1]
+
+
 def test_windows_and_states_save_nothing() -> None:
     profile = CacheProfile.of([Term("sliding", 100, cap_tokens=128), Term("state", constant_bytes=9999)])
     saved = prefix_reuse(profile, DEMAND, H100, prompt_tokens=4096, prefix_tokens=2048, requests=8)
