@@ -1,4 +1,4 @@
-"""Chapters executed cell by cell in this process, with what each cell shows."""
+"""Chapters executed cell by cell in this process with what each cell shows, and pages as text with their figures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import re
 from functools import cache
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from kvreport.book import prose, reader_case
 from kvreport.book.notebook import NotebookCell, cells
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.claim import load_claims
+from kvreport.catalog.load import open_catalog
+from kvreport.evidence.claims import ledger, to_json
 
+REPOSITORY: Final = Path(__file__).parents[1]
+DOCS, DATA = REPOSITORY / "docs", REPOSITORY / "data"
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
@@ -55,3 +62,23 @@ def _counted(html: str, left_out: str) -> int:
     text = re.sub(r"\{\{\s*([^=}]*?)\s*(?:=|\bas\b).*?\}\}", r" \1 ", text, flags=re.DOTALL)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return len(_WORD.findall(unescape(re.sub(r"<[^<>]*>", " ", text))))
+
+
+@cache
+def quantities() -> Quantities:
+    return Quantities(open_catalog(DATA))
+
+
+@cache
+def shown(address: str) -> str:
+    """The text of a page, figures in place; of JSON as published; of data as it is."""
+    if address == "evidence/claims.json":
+        return to_json(ledger(load_claims(DATA / "claims"), quantities()))
+    path = REPOSITORY / address if address.startswith("data/") else DOCS / address
+    if path.suffix == ".yaml":
+        return path.read_text(encoding="utf-8")
+    source = prose.markdown_of(path)
+    about = quantities().about(reader_case.of_text(source, quantities().catalog))
+    made = prose.resolve(page(path) if path.suffix == ".py" else source, about, address)[0]
+    made = re.sub(r"<(svg|pre|template)\b.*?</\1\s*>", " ", made, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^<>]*>", " ", made)).split())

@@ -129,7 +129,7 @@ instrument(
                 "side", "Bottleneck", "slower_side", ("memory", "compute"), "words:memory bandwidth|compute"
             ),
             Output("time", "Time per step", "decode_seconds", ("step", "batch", "context"), "ms.2"),
-            Output("speed", "Tokens per second, all requests", "average_tokens", ("batch", "time")),
+            Output("speed", "Throughput of all requests", "average_tokens", ("batch", "time"), "tokens/s.0"),
         ),
         {"step": step},
         goals=(

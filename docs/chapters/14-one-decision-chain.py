@@ -492,7 +492,7 @@ instrument(
         (
             Output("time", "", "decode_seconds", ("step", "batch", "context")),
             Output("real", "Step", "ratio", ("time", EFFICIENCY), "ms.1"),
-            Output("speed", "Tokens per second", "average_tokens", ("batch", "real")),
+            Output("speed", "Throughput", "average_tokens", ("batch", "real"), "tokens/s.0"),
             Output("million", "", "ratio", (1e6, "speed")),
             Output("hours", "GPU-hours per million tokens", "ratio", ("million", 3600), "h.2"),
             Output("cost", "Price per million tokens", "product", ("hours", "price"), "per million.2"),
