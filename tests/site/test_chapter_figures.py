@@ -189,7 +189,9 @@ def faults(one: dict[str, Any], text: str) -> list[str]:
 CASES: Final = [(chapter, one) for chapter, listed in STATED["chapters"].items() for one in listed]
 
 
-@pytest.mark.parametrize(("chapter", "one"), CASES, ids=lambda one: one if isinstance(one, str) else one["says"][:40])
+@pytest.mark.parametrize(
+    ("chapter", "one"), CASES, ids=lambda one: one if isinstance(one, str) else one["says"][:40]
+)
 def test_a_figure_of_a_chapter_is_what_plain_arithmetic_gives(chapter: str, one: dict[str, Any]) -> None:
     assert not faults(one, shown(f"chapters/{chapter}.py"))
 
@@ -204,11 +206,15 @@ def test_each_figure_that_changes_is_noticed(chapter: str) -> None:
             plain = printed.replace(",", "")
             digits = len(plain.partition(".")[2])
             other = f"{float(plain) + 2 * 10.0**-digits:.{digits}f}"
-            assert faults(one, f"{match[0][: match.start(n) - match.start()]}{other}{text[match.end(n) :]}"), printed
+            assert faults(
+                one, f"{match[0][: match.start(n) - match.start()]}{other}{text[match.end(n) :]}"
+            ), printed
 
 
 def test_every_chapter_has_its_figures_computed_twice() -> None:
-    counted = {chapter: sum(len(one["is"]) for one in listed) for chapter, listed in STATED["chapters"].items()}
+    counted = {
+        chapter: sum(len(one["is"]) for one in listed) for chapter, listed in STATED["chapters"].items()
+    }
     assert len(counted) == 14
     assert min(counted.values()) >= 5
     assert sum(counted.values()) >= 630
