@@ -134,6 +134,11 @@
   /* An id of a model hub, "acme/foo-7b". */
   const HUB_ID = /^(?=[^/]*[a-z])[a-z0-9][\w.-]*\/[\w.-]*[a-z][\w.-]*$/;
 
+  /* Start commands that the box reads itself, by engine. */
+  const SERVERS = {
+    vllm: /\b(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server)\s/,
+    sglang: /\b(?:sglang serve|python3? -m sglang\.launch_server)\s/,
+  };
   const START =
     /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
 
@@ -187,7 +192,7 @@
 
   /* Asks for a number of devices; not of requests or tokens. */
   const HOW_MANY =
-    /\b(how many|fewest|minimum number of) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts)\b)/i;
+    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts)\b)/i;
 
   const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
@@ -247,7 +252,7 @@
     const stated = STATED.exec(uncrowded);
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
     const text = [stated, bound].reduce((rest, one) => (one ? rest.replace(one[0], " ") : rest), uncrowded);
-    const words = wordsOf(text);
+    const words = wordsOf(text.replace(HOW_MANY, " "));
     const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
     const state = {},
       understood = [
@@ -336,7 +341,7 @@
     const ofMac = (word, n) =>
       MAC.test(word) || /^\d+gb$/.test(word) || (MAC_FORM.test(word) && MAC.test(after[n - 1]));
     if (mac) home.push(after.filter(ofMac).join(" "));
-    const cards = cardsIn(mac ? after.filter((word, n) => !ofMac(word, n)) : after, home);
+    const cards = cardsIn(names.models, mac ? after.filter((word, n) => !ofMac(word, n)) : after, home);
     const more = sizesIn(
       site,
       names.models,
@@ -443,14 +448,17 @@
     return Number(number) || 1;
   }
 
-  /* What a start command of vLLM asks for: its flags are fields of the state, or change no memory, or are not read here.
+  /* What a start command of a server asks for: its flags are fields of the state, or change no memory, or are not read here.
      null for other commands, and for words that are none of its own, but for a GPU. */
   function fromCommand(text, site, names) {
-    const [before, after] = text.replace(/\s\\(?=\s)/g, " ").split(/\bvllm serve\s/);
-    if (!names.server || after === undefined || !/^\s*(CUDA_VISIBLE_DEVICES=\S+\s+)?$/.test(before)) {
-      return null;
-    }
-    const { keys, switches, dropped, idle } = names.server;
+    const whole = text.replace(/\s\\(?=\s)/g, " ");
+    const family = Object.keys(names.servers).find((name) => SERVERS[name].test(whole));
+    if (!family) return null;
+    const [before, after] = whole.split(SERVERS[family]);
+    if (!/^\s*(CUDA_VISIBLE_DEVICES=\S+\s+)?$/.test(before)) return null;
+    const { keys, switches, dropped, idle } = names.servers[family];
+    const followed = COMMANDED[family].split(" ");
+    const kvNames = Object.entries(kvKernel.words.kv_names[family] || {});
     const words = after.trim().split(/\s+/).map((word) => word.replace(/^(["'])(.*)\1$/, "$2")).reverse();
     const query = new URLSearchParams(), other = [], flags = [], unread = [];
     while (words.length) {
@@ -460,14 +468,17 @@
         continue;
       }
       const [, flag, written] = /^([^=]+)=?(.*)$/.exec(word), name = flag.replace(/_/g, "-");
-      const takes = name === "--model" || (keys[name] && !switches.includes(name)) || idle[1].includes(name);
+      const isModel = /^--model(-path)?$/.test(name);
+      const takes = isModel || (keys[name] && !switches.includes(name)) || idle[1].includes(name);
       const value = word.includes("=") ? written : takes ? words.pop() || "" : "1";
       const said = takes && !word.includes("=") ? `${flag} ${value}` : word;
-      if (name === "--model") other.unshift(value);
+      if (isModel) other.unshift(value);
       else if (dropped[name]?.includes(value) || idle[0].includes(name) || idle[1].includes(name)) {
         flags.push(said);
-      } else if (keys[name] && !(keys[name] === "context" && /\D/.test(value))) query.set(keys[name], value);
-      else {
+      } else if (followed.includes(keys[name]) && !(keys[name] === "context" && /\D/.test(value))) {
+        const [ours] = (keys[name] === "kv" && kvNames.find(([, theirs]) => theirs === value)) || [value];
+        query.set(keys[name], ours);
+      } else {
         unread.push(said);
         while (words.length && !words[words.length - 1].startsWith("-")) words.pop();
       }
@@ -485,12 +496,13 @@
       ]
         .some((one) => one.length);
     if (!model || strange || (gpu && !gpu.state.gpu)) return null;
-    const { state, ignored } = kvState.read(site, COMMANDED, [], String(query));
+    const { state, ignored } = kvState.read(site, followed, [], String(query));
     for (const one of ignored) unread.push(one);
-    const engine = kvState.engineOf(site, "vllm");
+    const engine = kvState.engineOf(site, family);
     const own = { ...engine !== site.engine.default && { engine }, ...gpu && { gpu: gpu.state.gpu } };
     const understood = [
       model.name,
+      ...engine === site.engine.default ? [] : [site.engines.find(({ name }) => name === engine).label],
       ...Array.from(query, ([key, value]) => `${key} ${value}`),
       ...gpu ? gpu.understood : [],
     ];
@@ -506,7 +518,11 @@
       unread,
     };
   }
-  const COMMANDED = "tp pp dp ep dcp weights kv context share batched seqs eager".split(" ");
+  /* Fields of the state that a command sets. SGLang has numbers for its default memory and step only. */
+  const COMMANDED = {
+    vllm: "tp pp dp ep dcp weights kv context share batched seqs eager",
+    sglang: "tp pp dcp weights kv context",
+  };
 
   /* Devices of all ranks and stages together, as "8x b200 dp8" says them; "dp" alone is a rank on each of them. */
   function divided(state, stated, devices, understood, missed) {
@@ -721,10 +737,12 @@
   }
 
   /* Cards that have no numbers here, such as "rtx 4060 8gb": the page of machines has them. */
-  function cardsIn(words, home) {
+  function cardsIn(models, words, home) {
+    // The m2 of "minimax m2" is of a model's name.
+    const ofName = (before, word) =>
+      models.some(({ own }) => own.some((one, n) => one === before && own[n + 1]?.startsWith(word)));
     const chip = words.findIndex((word, n) =>
-      /^m[1-9]$/.test(word) && /^(pro|max|ultra|\d+gb)$/.test(words[n + 1] || "") &&
-      words[n - 1] !== "minimax"
+      /^m[1-9]$/.test(word) && !ofName(plainName(words[n - 1] || ""), word)
     );
     const card = words.findIndex((word, n) => CARD.test(word) && /^[a-z]?\d{3,4}/.test(words[n + 1] || ""));
     const first = chip < 0 ? card : chip;
@@ -910,7 +928,9 @@
 
   /* Names as the search wants them: every alias on its own, and the words of a model's name. */
   function prepared(file) {
-    const idle = Object.values(file.server?.idle || {}).map((text) => text.split(" "));
+    const servers = Object.entries(file.servers || {}).map((
+      [family, own],
+    ) => [family, { ...own, idle: Object.values(own.idle).map((text) => text.split(" ")) }]);
     const alone = ([id, name, maker, release, common, aliases]) => ({
       id,
       name,
@@ -927,7 +947,7 @@
       models: file.models.map(alone),
       gpus: file.gpus.map(alone),
       machines: (file.machines || []).map(alone).map(base),
-      server: file.server && { ...file.server, idle },
+      servers: Object.fromEntries(servers),
     };
   }
 
@@ -1078,7 +1098,7 @@
     }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\bbuy\b/i;
     const cost = asks.filter((word) => COST.test(word));
-    if (which.test(text) || (model && cost.length && !topics.length) || (found.counts && model && !own)) {
+    if (which.test(text) || (model && cost.length && !topics.length) || (found.counts && !(model && own))) {
       if (found.counts && own && model && !cost.length) return null;
       return {
         said: "The sizer finds the GPUs for a workload, and their cost.",

@@ -2,8 +2,8 @@
 
 ``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names], ``gpus`` are
 [id, name, maker, release, common, other names, advertised memory], and so but for memory are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
-start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``server`` has the flags
-of vLLM's server: those of the pages' state by their key in an address, and those that change no memory.
+start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``servers`` has the flags
+of vLLM's and SGLang's servers: those of the pages' state by their key in an address, and those that change no memory.
 """
 
 from __future__ import annotations
@@ -59,30 +59,34 @@ def facts(site: SiteData) -> dict[str, Any]:
             [one.id, one.name, one.vendor, one.release, 0, list(one.aliases)]
             for one in home_machines(site.catalog)
         ],
-        "server": server_flags(data_dir()),
+        "servers": {family: server_flags(data_dir(), family) for family in ("vllm", "sglang")},
     }
 
 
-def server_flags(folder: Path) -> dict[str, Any]:
-    """Return what a start command of vLLM says to a page.
+def server_flags(folder: Path, family: str) -> dict[str, Any]:
+    """Return what a start command of an engine says to a page.
 
     Returns:
         ``keys``: the key in an address of every flag that a page follows. ``switches``: those of them without a value.
         ``dropped``: values that leave the choice to the server, by flag. ``idle``: flags that change no memory, apart by
-        spaces, by the number of words that follow them.
+        spaces, by the number of words that follow them. Of several words, one is taken.
     """
     by_flag = {name: option.url for option in options() if option.url for name in option.flags}
     found: dict[str, Any] = {"keys": {}, "switches": [], "dropped": {}, "idle": {"0": "", "1": ""}}
-    for name, flag in flag_table(folder, "vllm").server.spellings():
-        if flag.group.effect == "none" and flag.takes in found["idle"]:
-            found["idle"][flag.takes] = f"{found['idle'][flag.takes]} {name}".strip()
+    for name, flag in flag_table(folder, family).server.spellings():
+        takes = "1" if flag.takes == "+" else flag.takes
+        if flag.group.effect == "none" and takes in found["idle"]:
+            found["idle"][takes] = f"{found['idle'][takes]} {name}".strip()
         key = by_flag.get(flag.group.ours or "")
         if flag.group.effect != "followed" or key is None or flag.takes not in {"0", "1"}:
             continue
         found["keys"][name] = key
         if flag.takes == "0":
             found["switches"].append(name)
-        if dropped := [value for value, ours in flag.group.values.items() if not ours]:
+        dropped = [value for value, ours in flag.group.values.items() if not ours]
+        if key == "kv":
+            dropped.append("auto")
+        if dropped:
             found["dropped"][name] = dropped
     return found
 
