@@ -89,6 +89,7 @@
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
       if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });
+      if (!divides(one)) return say("not_divided", { number: state.tp, sizes: model.splits.join(", ") });
       if (!layout || !anywhere(one)) return say("engine_does_not_run");
       const [found] = kvState.layouts(site, state);
       if (!site.layouts.includes(found)) return say("layout_not_published");
@@ -128,6 +129,10 @@
 
   const label = (list, name) => (list.find((one) => one.name === name) || {}).label || name;
   const weightsText = (site, name) => label(site.weight_formats, name);
+
+  /* Whether the model's shapes allow the tensor-parallel size of a state; the file says it of sizes up to 16. */
+  const divides = ({ model, state }) =>
+    !(state.tp > 1 && state.tp <= 16 && model.splits) || model.splits.includes(state.tp);
 
   /* Whether the formats that were chosen run on the accelerator in some layout. */
   const anywhere = ({ site, model, gpu, state }) =>
@@ -211,6 +216,7 @@
         }
       }
     }
+    if (!divides(one)) return made;
     made.push(
       make("p", { class: "kv-note" }, "This command computes the same estimate on your machine:"),
       kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment)),

@@ -78,9 +78,12 @@
       title,
       [...parts, ["free", "unused", free]],
       total,
-      `${title} with ${requestsText(here)} of ${tokens(at)} tokens. A process can use ${
-        gib(gpu.usable)
-      } GiB, and the engine may take a share of it: ${share}. The 80% error band of the KV pool is ±${
+      `${title} with ${requestsText(here)} of ${tokens(at)} tokens. ${
+        result.fill(words.sentences.process_memory, {
+          usable: gib(gpu.usable),
+          share: share < 1 ? `a share of ${share}` : "all",
+        })
+      } The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
       } GiB. ${words.sentences.band_of_kind}`,
     );

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kvreport.accounting.allocation import state_slots_wanted
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.parallel import Layout
+from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.shares import asked_memory, share_on, start_shortage
 from kvreport.accounting.weights import active_parameters, parameters
@@ -51,7 +51,10 @@ def shape(site: SiteData) -> bytes:
 
 
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[tuple[bytes, dict[str, Any]]]:
-    """Return each model's file, and its facts in the published layouts, which several files are made from."""
+    """Return each model's file, and its facts in the published layouts, which several files are made from.
+
+    A file also has ``splits``, the tensor-parallel sizes up to 16 that the model's shapes allow.
+    """
     published = published_columns(site)
     lists = site.once("shape", lambda: shape(site))
     with site.parts.group("profiles") as kept:
@@ -60,7 +63,8 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[t
             def make() -> tuple[bytes, dict[str, Any]]:
                 facts = model_facts(site, model, further=True)
                 rates = reserve_rates(site, model)
-                own = {"schema": SCHEMA, "release": site.version, **facts, **rates}
+                splits = list(allowed_tensor_parallel(model))
+                own = {"schema": SCHEMA, "release": site.version, **facts, **rates, "splits": splits}
                 return encode(own), of_sizes(facts | following(rates), published)
 
             content, few = kept.get(site.parts.key(site.parts.of_model(model), lists), make)

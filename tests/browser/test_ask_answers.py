@@ -226,3 +226,20 @@ def test_what_a_cache_s_format_changes_is_said_against_the_release_s(page, addre
     page.wait_for_selector("[data-kv-shown]")
     ask(page, "what does an fp8 cache change for llama 3.1 8b h100 32k")
     page.locator("[data-kv-remark]", has_text="An FP8 cache saves 2.00 GiB").wait_for()
+
+
+def test_a_number_of_gpus_that_divides_no_heads_is_said_with_those_that_do(page, address):
+    """The page said that the command line has numbers; the command is refused."""
+    page.goto(f"{address}?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&tp=3")
+    headline = page.locator("[data-kv-slot=headline]", has_text="cannot be split")
+    said = headline.inner_text()
+    assert "over 3 GPUs" in said
+    assert "Sizes that divide them: 1, 2, 4, 8, 16." in said
+    assert "--tensor-parallel 3" not in page.inner_text("main")
+
+
+def test_an_engine_that_may_take_all_memory_has_no_share_of_1(page, address):
+    page.goto(f"{address}?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&engine=sglang")
+    page.locator("[data-kv-slot=headline]", has_text="serves").wait_for()
+    caption = page.locator("figcaption", has_text="A process can use")
+    assert "the engine may take all of it." in caption.inner_text()

@@ -195,9 +195,12 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     )
     told = f"{requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens"
     told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
+    share = budget["utilization"]
+    memory = SENTENCES["process_memory"].format(
+        usable=units.gib(budget["total_bytes"]), share=f"a share of {share:g}" if share < 1 else "all"
+    )
     words = (
-        f"Memory of one GPU with {told}. A process can use {units.gib(budget['total_bytes'])} GiB, "
-        f"and the engine may take a share of it: {budget['utilization']:g}. "
+        f"Memory of one GPU with {told}. {memory} "
         f"The 80% error band of the KV pool is ±{units.gib(budget['uncertainty_bytes'])} GiB. "
         + SENTENCES["band_of_kind"]
     )
