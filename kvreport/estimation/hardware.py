@@ -80,6 +80,14 @@ def _numbered(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def _is_counted(asked: object) -> bool:
+    """Whether a question says how many devices: ``1xH100`` is one, ``H100`` one of each that the layout needs."""
+    named = asked if isinstance(asked, list | tuple) else [asked]
+    return any(
+        form.fullmatch(one.strip()) for one in named if isinstance(one, str) for form in (_BEFORE, _AFTER)
+    )
+
+
 def devices_of(query: Query, catalog: Catalog) -> tuple[Accelerator, ...]:
     """The accelerators asked for, one for each device where several are named.
 
@@ -168,10 +176,10 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
     if layout.all_to_all.startswith("mori") and layout.data > 1:
         heap = MORI_HEAP_BYTES // GIB
         assumed.append(f"MoRI's heap {heap} GiB: its default, which MORI_SHMEM_HEAP_SIZE changes")
-    if devices > 1 and layout.devices != devices:
+    if (devices > 1 or _is_counted(query.gpu)) and layout.devices != devices:
         raise InputError(
-            f"gpu: found {devices} devices for a layout of {layout.devices} "
-            f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
+            f"gpu: found {devices} device{'s' * (devices > 1)} for a layout of {layout.devices} "
+            f"({layout.label}); allowed: a GPU without a number, or one --gpu for each of the {layout.devices}"
         )
     return layout
 

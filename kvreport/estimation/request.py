@@ -297,8 +297,35 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
     if query.kv.lower() == AUTO:
         assumed.append(f"KV format {cache.name}: the default of {policy.label}")
-    request = replace(request, assumptions=tuple(assumed))
+    request = _with_kept_free(replace(request, assumptions=tuple(assumed)), query.utilization)
     return request if query.kv_pool_blocks is None else _with_blocks(request, query.kv_pool_blocks)
+
+
+def _with_kept_free(request: Request, share: float | None) -> Request:
+    """The same with what a stated share of the memory before loading leaves for graphs and activations, where it is less than usual.
+
+    The pools are made first (SGLang 0.5.23 ``kv_cache_configurator.py::_profile_available_bytes``), so that a server with less
+    than its graphs take starts loading and runs out of memory.
+    """
+    policy, case = request.engine, request.case
+    if share is None or request.kv_pool_bytes is not None or not trait(policy, "share_before_loading"):
+        return request
+    if share == 1:
+        said = f"utilization 1: what {policy.label} takes by itself, as without the flag"
+        return replace(request, assumptions=(*request.assumptions, said))
+    device, step = case.accelerators[0], case.step
+    own, told = (rules(policy).reserve(case.model, device, replace(step, share=one)) for one in (1, share))
+    less = own.total - told.total - math.floor(device.usable_bytes * (1 - share))
+    needed = own.activations + own.graphs
+    if less <= 0:
+        return request
+    left = f"leaves {human_bytes(max(needed - less, 0))} per GPU for graphs and activations"
+    if needed - less < own.graphs:
+        lacks = f"{left}, of which graphs take about {human_bytes(own.graphs)}; the server may run out of memory at start"
+        more = NotFollowed("--utilization", f"{share:g}", "graphs and activations", lacks)
+        return replace(request, not_followed=(*request.not_followed, more))
+    said = f"{left}, where {policy.label} leaves {human_bytes(needed)} by itself; long prompts may run out of memory"
+    return replace(request, assumptions=(*request.assumptions, f"utilization {share:g}: {said}"))
 
 
 def _adapters_said(query: Query, model: Model, layout: Layout, policy: Engine) -> list[str]:

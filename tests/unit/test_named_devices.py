@@ -72,6 +72,12 @@ def test_a_number_out_of_range_is_refused(asked):
         listed(asked)
 
 
+@pytest.mark.parametrize("asked", ["1xH100", "H100*1", "8xH100"])
+def test_a_number_that_is_not_the_layout_s_is_refused(asked):
+    with pytest.raises(InputError, match="for a layout of 4"):
+        kvreport.estimate("Qwen/Qwen3-8B", gpu=asked, tensor_parallel=4)
+
+
 def test_every_door_reads_it_alike():
     asked = {"context_tokens": 8192}
     two = kvreport.estimate("qwen3-8b", gpu="rtx-4090", tensor_parallel=2, **asked)

@@ -170,3 +170,19 @@ def test_a_step_verifies_one_token_more_than_is_drafted(drafted: int, verified: 
     asked = trunk.case(model, engine, accelerator=catalog.accelerator("h100-sxm-80gb"), serving=serving)
     flags = pool_flags(model, engine, asked)
     assert flags.draft_tokens == verified
+
+
+@pytest.mark.parametrize(
+    ("share", "verdict", "said"),
+    [
+        (1, "fits", "utilization 1: what SGLang 0.5.23 takes by itself"),
+        (0.95, "fits", "where SGLang 0.5.23 leaves 12.7 GiB by itself"),
+        (0.999, "tight", "of which graphs take about 976 MiB"),
+    ],
+)
+def test_a_share_says_what_it_leaves_for_graphs(share: float, verdict: str, said: str) -> None:
+    """Shares above what SGLang takes by itself "fit" with nothing left to capture graphs in."""
+    asked = {"gpu": "h100-sxm-80gb", "engine": "sglang", "context_tokens": 8192}
+    found = kvreport.estimate("Qwen/Qwen3-32B", utilization=share, **asked)
+    assert found.verdict == verdict
+    assert any(said in str(one) for one in (*found.request.assumptions, *found.request.not_followed))
