@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class Ranking:
     """The deployments that serve a workload, best first, and why others do not."""
 
     deployments: tuple[Solution, ...]  # Best first, all combinations.
-    # How many combinations failed for each reason: ``support`` (the release refuses), ``weights``,
-    # ``context`` (one longest request does not fit), ``time`` or ``available``.
+    # How many combinations failed for each reason: ``support`` (the release refuses), ``share`` (it asks for
+    # more than is free at start), ``weights``, ``context`` (one longest request does not fit), ``time`` or ``available``.
     refused: dict[str, int]
     # The lowest bound of a decode step for one user among those that memory allows; NaN if none is known.
     fastest_tpot_s: float
@@ -66,6 +66,9 @@ class Ranking:
         for found in self.deployments:
             seen.setdefault((found.model.id, found.offer.accelerator.id), found)
         return tuple(seen.values())
+
+
+REASONS: Final = ("support", "share", "weights", "context", "time", "available")
 
 
 def rank(models: Sequence[Model], workload: Load, offers: Sequence[Offer], choices: Choices) -> Ranking:
@@ -82,7 +85,7 @@ def rank(models: Sequence[Model], workload: Load, offers: Sequence[Offer], choic
             f"{longest.context_tokens:,}; shorten the longest request or take another model"
         )
     found: list[Solution] = []
-    refused: dict[str, int] = {"support": 0, "weights": 0, "context": 0, "time": 0, "available": 0}
+    refused: dict[str, int] = dict.fromkeys(REASONS, 0)
     fastest: list[tuple[float, float]] = [(np.nan, np.nan)]
     for model in able:
         for group in _groups(model, workload, offers, choices):
@@ -191,11 +194,18 @@ class _Group:
         steps = [self._step(each), self._step(np.minimum(surely, limit))]
         first = np.broadcast_to(first, total.shape) / layout.pipeline
         out = stages[0].refused
+        short = [
+            np.broadcast_to(np.ravel(stage.start_shortage[0]), total.shape[:1])
+            for stage in stages
+            if stage.start_shortage is not None
+        ]
         for index, offer in enumerate(self.offers):
             fullest = int(binding[index])
             plan = stages[fullest].plan
             if not isinstance(out, int) and out[index, self.place]:
                 refused["support"] += 1
+            elif any(lacking[index] > 0 for lacking in short):
+                refused["share"] += 1
             elif pools[:, index].min() <= 0:
                 refused["weights"] += 1
             elif not held[index]:

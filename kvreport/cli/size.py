@@ -308,7 +308,7 @@ def text(found: Sizing, top: int) -> list[str]:
     ]
     lines += [f"  {line}" for line in found.arithmetic(best)]
     lines += _same_hardware(found.same_hardware(best))
-    lines += ["", "Limits", *table(_limits(facts, _share_flag(found)), "<<")]
+    lines += ["", "Limits", *table(_limits(found, facts), "<<")]
     if found.levers:
         rows = [
             (
@@ -404,15 +404,17 @@ def _same_hardware(found: Sequence[Solution]) -> list[str]:
     ]
 
 
-def _limits(facts: Mapping[str, Any], flag: str) -> list[tuple[str, str]]:
-    """What the best deployment could do with at least, and at most; ``flag`` states the engine's share of memory."""
+def _limits(found: Sizing, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the best deployment could do with at least, and at most."""
+    flag = _share_flag(found)
     share, fractions = facts["smallest_utilization"], facts["mem_fraction_static"]
     rows = [("smallest KV pool per GPU", f"{gib(facts['smallest_pool_bytes'])} GiB")]
     if share is not None:
         rows.append((f"smallest {flag}", f"{share:.3f}"))
     if fractions is not None:
         lowest, highest = fractions["lowest"], fractions["highest"]
-        rows.append((flag, f"{lowest:.3f} to {highest:.3f}, which is its default"))
+        asked = "as asked for" if found.stated_share else "which is its default"
+        rows.append((flag, f"{lowest:.3f} to {highest:.3f}, {asked}"))
     rows.append(
         ("longest context that all requests could have", f"{count(facts['longest_context_tokens'])} tokens")
     )

@@ -31,7 +31,13 @@ def what_to_relax(work: Load, ranking: Ranking, choices: Choices) -> str:
     """One sentence about why nothing serves the workload, and what would."""
     refused = ranking.refused
     if "available" in refused:
-        return RELAX["available"].format(peak=f"{work.peak:,}")
+        said = RELAX["available"].format(peak=f"{work.peak:,}")
+        more = RELAX["more_at_once"].format(number=choices.max_seqs)
+        return (
+            said
+            if choices.max_seqs is None
+            else said.replace("allow more devices", f"allow more devices, {more}")
+        )
     if "time" in refused:
         bounds = (
             ("tpot", work.tpot_s, ranking.fastest_tpot_s),
@@ -48,7 +54,9 @@ def what_to_relax(work: Load, ranking: Ranking, choices: Choices) -> str:
     if not refused:
         sizes, formats = map(str, choices.tensor_parallel), choices.kv_formats
         return RELAX["formats"].format(sizes=", ".join(sizes), formats=", ".join(formats))
-    return RELAX["weights"]
+    # Of what is refused for several reasons, the one that is nearest to a start.
+    reason = next(name for name in ("share", "weights", "support") if name in refused)
+    return RELAX[reason].format(engine=choices.engine.label)
 
 
 def levers(

@@ -214,6 +214,7 @@ def size(
         catalog=known,
         policy=policy,
         max_batched_tokens=max_batched_tokens,
+        utilization=utilization,
         not_followed=passed_over,
         apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )

@@ -41,6 +41,7 @@ class Sizing:
     policy: Engine  # The engine whose rules apply, of one release.
     apart: Disaggregated | None = None  # Prefill and decode in pools of their own, where that was asked for.
     max_batched_tokens: int | None = None  # Tokens of one step, if they were stated.
+    utilization: float | None = None  # Share of the memory, if it was stated.
     # The deployments with every layer in the format with the fewest bytes, where a copy is known by its name
     # alone; ``ranking`` is then of the formats with the most. Else None.
     optimistic: Ranking | None = None
@@ -290,9 +291,16 @@ class Sizing:
             weight_format=found.weight_format,
             kv_format=found.kv_format,
             kv_is_own=found.kv_format == (engine.default_kv_format(found.model, device) or "bf16"),
-            share=None if static is not None else share_on(self.policy, device, None),
+            share=self.stated_share
+            if static is not None
+            else share_on(self.policy, device, self.utilization),
             max_batched_tokens=self.max_batched_tokens,
         )
+
+    @property
+    def stated_share(self) -> float | None:
+        """The share of what is free before loading that was stated; None for what the engine takes by itself, which 1 stands for."""
+        return None if self.utilization == 1 else self.utilization
 
     def fractions(self, found: Solution, pools: Sequence[int]) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty."""
@@ -310,7 +318,7 @@ class Sizing:
             fraction_interval(static, pool, *_taken(rank))
             for pool, rank in zip(pools, found.ranks, strict=True)
         ]
-        lowest, highest = max(low for low, _ in ends), min(high for _, high in ends)
+        lowest, highest = max(low for low, _ in ends), self.stated_share or min(high for _, high in ends)
         # Where more memory buys a state, it may leave too few tokens: the next fraction that holds them.
         work, each = self.workload, self.rank_each(found)
         lengths = (each, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens)

@@ -581,3 +581,37 @@ def test_a_model_without_a_cache_has_the_pool_of_its_share() -> None:
         "BAAI/bge-large-en", gpu="h100-sxm-80gb", context_tokens=138, max_seqs=best.users_each
     )
     assert best.pool_bytes == answer.budget.kv_pool_bytes
+
+
+@pytest.mark.parametrize(
+    ("engine", "share", "said"),
+    [
+        ("vllm", 0.85, "--gpu-memory-utilization 0.85"),
+        ("sglang", 0.8, "--mem-fraction-static 0.8"),
+        ("sglang", 1.0, ""),
+    ],
+)
+def test_the_command_has_the_share_that_was_asked_for(engine: str, share: float, said: str) -> None:
+    """Answers were computed with it, and every command said the default."""
+    found = seventy(6000, engine=engine, utilization=share)
+    facts = found.describe(found.ranking.deployments[0])
+    command = facts["commands"][engine]
+    assert said in command
+    assert ("--mem-fraction-static" in command) == (engine == "sglang" and share < 1)
+    if engine == "sglang" and share < 1:
+        assert facts["mem_fraction_static"]["highest"] == share
+
+
+def test_a_share_that_is_not_free_at_start_is_no_offer() -> None:
+    with pytest.raises(InputError, match="asks for a larger share of the memory at start than is free"):
+        seventy(6000, utilization=1.0, gpus=["h100-sxm-80gb"])
+
+
+def test_requests_beyond_a_stated_limit_name_it() -> None:
+    with pytest.raises(InputError, match="more requests at once than --max-seqs 2"):
+        seventy(6000, max_seqs=2, available=4)
+
+
+def test_an_engine_that_does_not_run_there_says_so() -> None:
+    with pytest.raises(InputError, match="does not run the model in these formats and layouts"):
+        seventy(6000, gpus=["m4-max-128"], tpot_s=1.0)
