@@ -39,7 +39,10 @@
     const released = deployment?.weightFormat === "released";
     put("weights", released ? "Weights as released" : "Weights", `${gib(deployment?.weights)} GiB`, split);
     const whole = deployment && (kvCapacity.wholeToken(deployment, context) || answer.token);
-    const at = [`at ${tokens(context)} tokens`];
+    const window = deployment && Math.max(...deployment.heldTerms.map(([, , cap]) => cap));
+    const at = [
+      !whole && window > 0 ? `beyond the window of ${tokens(window)} tokens` : `at ${tokens(context)} tokens`,
+    ];
     if (split) at.push(divided(deployment.layout, answer.token === whole, `${sized(answer.token)} ${split}`));
     put("token", "KV cache per token", sized(whole), at.join("; "));
     put("state", "Recurrent state per request", sized(deployment?.state), split);

@@ -405,14 +405,21 @@
           ),
         definitions("kv-facts", [
           ["Weights per GPU (GiB)", gib(answer.weight_bytes_per_gpu)],
-          ["KV cache per token (bytes)", count(answer.kv_bytes_per_token_per_gpu)],
-          ["KV cache per request (GiB)", gib(answer.kv_bytes_per_request_per_gpu, 3)],
+          ["KV cache per token (bytes)", perToken(answer, model)],
+          [`KV cache per request of ${length} (GiB)`, gib(answer.kv_bytes_per_request_per_gpu, 3)],
           ["Longest request that fits (tokens)", count(answer.max_context_tokens)],
           ["Limited by", limit(answer, answer)],
         ]),
         again,
         byContext(answer, where),
       ];
+    }
+
+    /* Layers with windows keep nothing more of a request that is longer than the longest of them. */
+    function perToken({ kv_bytes_per_token_per_gpu: bytes }, { layers }) {
+      const windows = layers.flatMap(({ caches }) => caches.map(({ window, chunk }) => window || chunk || 0));
+      const longest = Math.max(...windows);
+      return bytes || !longest ? count(bytes) : `0 beyond the window of ${tokens(longest)} tokens`;
     }
 
     const tableOf = (caption, heads, rows) => grid(caption, heads, rows, { numeric: () => false });

@@ -198,6 +198,22 @@ def test_a_file_that_is_no_config_by_its_size_is_refused_unread(page: Any, tmp_p
 
 
 @needs_runtime
+def test_beyond_its_windows_a_model_says_so_and_what_a_request_takes(page: Any) -> None:
+    """The cache of a token was "0" without a word."""
+    windowed = {
+        **CONFIG,
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
+        "sliding_window": 4096,
+        "max_position_embeddings": 32768,
+    }
+    page.fill("[name=config]", json.dumps(windowed))
+    page.click("[name=paste]")
+    page.wait_for_selector(".kv-facts:has-text('0 beyond the window of 4K tokens')", timeout=WAIT_MS)
+    assert "KV cache per request of 8K tokens (GiB)" in text_of(page)
+
+
+@needs_runtime
 def test_leaving_the_page_leaves_its_policy(page: Any) -> None:
     page.eval_on_selector("a[href$='sizer/']", "link => link.click()")
     page.wait_for_url("**/sizer/**", timeout=WAIT_MS)

@@ -15,6 +15,7 @@ from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.build_cache import code
+from kvreport.catalog.caches import ChunkedAttention, SlidingWindow
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
@@ -275,8 +276,11 @@ def _facts(site: SiteData, model: Model, best: Series | None, shown: int | None)
         named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
         named = "Weights by name, at most" if model.by_name else named
         yield KeyFigure(named, f"{units.gib(best.weight_bytes)} GiB", split, "weights")
-        at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         each, whole = best.token_bytes[shown], _whole_token(site, model, best, shown)
+        window = 0 if whole else _longest_window(model)
+        at = f"at {units.human_tokens(best.contexts[shown])} tokens"
+        if window:
+            at = f"beyond the window of {units.human_tokens(window)} tokens"
         divided = (
             f"{units.human_bytes(each)} {split}" if each != whole else f"a copy on each of {number} GPUs"
         )
@@ -292,6 +296,13 @@ def _facts(site: SiteData, model: Model, best: Series | None, shown: int | None)
             )
     limit, exact = units.human_tokens(model.context_tokens), f"{model.context_tokens:,}"
     yield KeyFigure("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
+
+
+def _longest_window(model: Model) -> int:
+    """Tokens of the longest window or chunk of a model's layers; 0 without one."""
+    windows = [cache.window for cache in model.every_cache if isinstance(cache, SlidingWindow)]
+    chunks = [cache.chunk for cache in model.every_cache if isinstance(cache, ChunkedAttention)]
+    return max((*windows, *chunks), default=0)
 
 
 def _whole_token(site: SiteData, model: Model, best: Series, shown: int) -> int:
