@@ -464,14 +464,19 @@
       };
       const few = sizes(least), many = sizes(most);
       const parts = few.map(([name, bytes], n) => ({ name, bytes, other: many[n][1] }))
-        .filter(({ bytes, other }) => bytes - other >= 2 ** 30 / 100)
-        .sort((a, b) => (b.bytes - b.other) - (a.bytes - a.other)).slice(0, 3);
-      const said = parts.map(({ name, bytes, other }) =>
-        `${name} ${gib(bytes)} in place of ${gib(other)} GiB`
-      );
-      return ` Why: the KV pool is ${gib(least.told.pool, 1)} GiB per GPU on ${least.name} and ${
-        gib(most.told.pool, 1)
-      } GiB on ${most.name}.${said.length ? ` On ${least.name}: ${said.join(", ")}.` : ""}`;
+        .filter(({ bytes, other }) => Math.abs(bytes - other) >= 2 ** 30 / 100)
+        .sort((a, b) => (b.bytes - b.other) - (a.bytes - a.other));
+      const said = (some) =>
+        some.map(({ name, bytes, other }) => `${name} ${gib(bytes)} in place of ${gib(other)} GiB`).join(
+          ", ",
+        );
+      const more = said(parts.filter(({ bytes, other }) => bytes > other));
+      const less = said(parts.filter(({ bytes, other }) => bytes < other));
+      return ` Why: the KV pool is ${gib(least.told.pool)} GiB per GPU on ${least.name} and ${
+        gib(most.told.pool)
+      } GiB on ${most.name}.${more && ` ${least.name} needs more for: ${more}.`}${
+        less && ` It needs less for: ${less}.`
+      }`;
     }
 
     /* Where accelerators differ by more than twice: what the weights leave on each, and that the sizer gives each its own
@@ -486,9 +491,9 @@
       if (users[most] <= 2 * users[least]) return "";
       const each = [most, least].map((n) => {
         const { deployment, gpu } = able[n];
-        return `${gib(deployment.pool, 1)} GiB of KV pool on each ${gpu.short}`;
+        return `${gib(deployment.pool)} GiB of KV pool on each ${gpu.short}`;
       });
-      const weights = gib(able[least].deployment.resident, 1);
+      const weights = gib(able[least].deployment.resident);
       return ` Why: weights of ${weights} GiB per GPU leave ${each.join(" and ")}.${
         sizes[0] > 1
           ? " The sizer gives each type of GPU its own number, so two types may cost the same there."

@@ -640,7 +640,22 @@
       );
     }
 
-    function arithmetic({ work }, best, back) {
+    /* The pool with the engine's own number of requests, which the other pages answer for; "" where it is the same. */
+    function usualPool({ site, model, work }, best) {
+      const asks = { context: work.longest };
+      const { gpu, layout, weightFormat, kv, pool } = best;
+      const usual = !gpu.devices && kvCapacity.deploy(site, model, gpu, layout, weightFormat, kv, asks);
+      if (!usual || usual.pool === pool) return "";
+      const flag = kvKernel.words.serve[site.engine.family].max_seqs;
+      return `. With the default ${flag} (${count(usual.seqs)}), for which the other pages answer, it is ${
+        gib(usual.pool)
+      } GiB, for ${plural(kvCapacity.serve(usual, work.mean).users, "request|requests")} of ${
+        count(work.mean)
+      } tokens`;
+    }
+
+    function arithmetic(answer, best, back) {
+      const { work } = answer;
       const shared = best.shared
         ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, which is stored once for all requests`
         : "";
@@ -655,7 +670,7 @@
           gib(best.weights)
         } weights − ${gib(best.reserve)} activations, graphs and runtime (for at most ${
           count(Math.max(Math.floor(best.each / best.layout.dp), 1))
-        } requests at once) = ${gib(best.pool)} GiB`,
+        } requests at once) = ${gib(best.pool)} GiB${usualPool(answer, best)}`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,
         `one replica (${layoutWords[layout.label]}) has room for ${
           plural(best.held, "such request|such requests")

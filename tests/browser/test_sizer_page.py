@@ -12,6 +12,7 @@ import pytest
 from serving import until
 from visits import hold, let_go, page
 
+from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
@@ -499,3 +500,15 @@ def test_people_wait_as_long_as_the_targets_of_the_form_allow(page: Any, address
 def test_a_search_in_the_address_is_answered_at_once(page: Any, address: str) -> None:
     page.goto(f"{address}questions/?q=kv+cache")
     page.locator(".md-search-result__meta", has_text="matching").wait_for(timeout=5000)
+
+
+def test_the_pool_of_the_other_pages_stands_next_to_the_sizer_s(page: Any, address: str) -> None:
+    """The front page said 54.46 GiB and the sizer 56.6, each for its own --max-num-seqs, and neither said so."""
+    page.goto(
+        f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&concurrent=41&prompt=none&context=8K&average=8K"
+    )
+    page.wait_for_selector("[data-kv-state=sized]")
+    usual = estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="h100-sxm-80gb", context_tokens=8192)
+    pool = f"{usual.budget.kv_pool_bytes / 2**30:.2f} GiB, for {usual.max_concurrent_requests} requests of 8,192 tokens"
+    steps = page.locator(".kv-steps").inner_text()
+    assert f"With the default --max-num-seqs (1,024), for which the other pages answer, it is {pool}" in steps

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 from bs4 import BeautifulSoup
 
+from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -65,3 +66,10 @@ def test_the_section_is_one_figure_with_its_data() -> None:
 
 def test_a_model_that_nothing_holds_has_no_section() -> None:
     assert speed.context(site(), site().models[0], None) is None
+
+
+def test_a_step_has_the_bound_of_the_command_line() -> None:
+    """The table rounded it to the nearest digit, and the explanation below it down: 21.8 and 21.7 ms."""
+    (row,) = [row for row in made()["table"].rows if row.head.text == "8K"]
+    bound = estimate(MODEL, gpu="h100-sxm-80gb", context_tokens="8K").decode_ms_lower_bound
+    assert row.cells[1].text == f"{bound:.1f}"

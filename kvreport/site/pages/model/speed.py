@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kvreport import units
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.roofline import MAX_BATCH, Peaks, StepTime, decode, knee, prefill
+from kvreport.accounting.roofline import MAX_BATCH, Peaks, StepTime, decode, knee, prefill, step_bounds_ms
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
@@ -98,7 +98,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names | None:
     ]
     paths, across, up = _drawing(speeds)
     return {
-        "sentence": tuple(_sentence(asked, peaks, alone, speeds, on)),
+        "sentence": tuple(_sentence(asked, peaks, speeds, on)),
         "title": f"{model.name} on {on}: upper bound of tokens per second per request, by concurrent requests",
         "width": WIDTH,
         "height": HEIGHT,
@@ -122,14 +122,13 @@ def _batches(users: int) -> list[int]:
 def _sentence(
     asked: Demand,
     peaks: Peaks,
-    alone: float,
     speeds: list[Speeds],
     on: str,
 ) -> list[tuple[str, bool]]:
     tokens, batches, each = next((s for s in speeds if s[0] == 8192), speeds[0])
     pieces = [
         (f"On {on}, a single request takes at least ", False),
-        (f"{alone * 1e3:.1f} ms", True),
+        (f"{float(step_bounds_ms(asked, peaks, 1, 0)[0]):.1f} ms", True),
         (" per token. ", False),
         (counted(batches[-1], "request|requests", units.count(batches[-1])), True),
         (f" of {units.human_tokens(tokens)} tokens {noun_for(batches[-1], 'gets|get')} at most ", False),
@@ -196,17 +195,18 @@ def _table(model: Model, on: str, asked: Demand, peaks: Peaks, lines: list[tuple
     for tokens, batches in lines:
         users = batches[-1]
         step, first = decode(asked, peaks, users, tokens), prefill(asked, peaks, tokens)
-        seconds, wait = float(step.seconds), float(first.seconds)
+        seconds = float(step.seconds)
+        bound, wait = (float(one) for one in step_bounds_ms(asked, peaks, users, tokens))
         rows.append(
             Row(
                 Cell(units.human_tokens(tokens), value=tokens),
                 (
                     _number(users, units.count(users)),
-                    _number(seconds * 1e3, f"{seconds * 1e3:,.1f}"),
+                    _number(bound, f"{bound:,.1f}"),
                     _number(1 / seconds, f"{1 / seconds:,.1f}"),
                     _number(users / seconds, units.count(users / seconds)),
                     Cell(_word(step)),
-                    _number(wait * 1e3, f"{wait * 1e3:,.0f}"),
+                    _number(wait, f"{wait:,.0f}"),
                     Cell(_word(first)),
                 ),
             )
