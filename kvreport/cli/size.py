@@ -413,7 +413,7 @@ def _limits(found: Sizing, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"smallest {flag}", f"{share:.3f}"))
     if fractions is not None:
         lowest, highest = fractions["lowest"], fractions["highest"]
-        asked = "as asked for" if found.stated_share else "which is its default"
+        asked = "as requested" if found.stated_share else "which is its default"
         rows.append((flag, f"{lowest:.3f} to {highest:.3f}, {asked}"))
     rows.append(
         ("longest context that all requests could have", f"{count(facts['longest_context_tokens'])} tokens")

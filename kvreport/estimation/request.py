@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvreport.accounting.case import Case, Launch
+from kvreport.accounting.allocation import reserve_on
+from kvreport.accounting.case import Case, Launch, Memo
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.base import EngineRules
@@ -311,20 +312,22 @@ def _with_kept_free(request: Request, share: float | None) -> Request:
     if share is None or request.kv_pool_bytes is not None or not trait(policy, "share_before_loading"):
         return request
     if share == 1:
-        said = f"utilization 1: what {policy.label} takes by itself, as without the flag"
+        said = f"utilization 1: what {policy.label} takes without the flag"
         return replace(request, assumptions=(*request.assumptions, said))
-    device, step = case.accelerators[0], case.step
-    own, told = (rules(policy).reserve(case.model, device, replace(step, share=one)) for one in (1, share))
+    device = case.accelerators[0]
+    own, told = (
+        reserve_on(replace(case, utilization=one), device, case.serving, Memo()) for one in (1, share)
+    )
     less = own.total - told.total - math.floor(device.usable_bytes * (1 - share))
     needed = own.activations + own.graphs
     if less <= 0:
         return request
     left = f"leaves {human_bytes(max(needed - less, 0))} per GPU for graphs and activations"
     if needed - less < own.graphs:
-        lacks = f"{left}, of which graphs take about {human_bytes(own.graphs)}; the server may run out of memory at start"
+        lacks = f"{left}; graphs take about {human_bytes(own.graphs)}, and the server may run out of memory at start"
         more = NotFollowed("--utilization", f"{share:g}", "graphs and activations", lacks)
         return replace(request, not_followed=(*request.not_followed, more))
-    said = f"{left}, where {policy.label} leaves {human_bytes(needed)} by itself; long prompts may run out of memory"
+    said = f"{left}, where {policy.label} leaves {human_bytes(needed)} by default; long prompts may run out of memory"
     return replace(request, assumptions=(*request.assumptions, f"utilization {share:g}: {said}"))
 
 

@@ -175,9 +175,9 @@ def test_a_step_verifies_one_token_more_than_is_drafted(drafted: int, verified: 
 @pytest.mark.parametrize(
     ("share", "verdict", "said"),
     [
-        (1, "fits", "utilization 1: what SGLang 0.5.23 takes by itself"),
-        (0.95, "fits", "where SGLang 0.5.23 leaves 12.7 GiB by itself"),
-        (0.999, "tight", "of which graphs take about 976 MiB"),
+        (1, "fits", "utilization 1: what SGLang 0.5.23 takes without the flag"),
+        (0.95, "fits", "where SGLang 0.5.23 leaves 12.7 GiB by default"),
+        (0.999, "tight", "graphs take about 976 MiB"),
     ],
 )
 def test_a_share_says_what_it_leaves_for_graphs(share: float, verdict: str, said: str) -> None:
