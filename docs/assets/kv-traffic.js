@@ -304,11 +304,12 @@
   /* JSON objects with lengths and block ids: Mooncake, Bailian, ids as ranges, or without any ids. */
   function hashed(rows, name, given) {
     const first = rows[0];
-    // Mooncake's times are milliseconds; those of the Bailian traces (chat_id) and of "t" are seconds.
-    const milliseconds = first.timestamp !== undefined && (first.chat_id ?? null) === null &&
-      first.t === undefined;
-    const times = clock(flat(first), { milliseconds });
     const shares = first.hash_ids !== undefined || first.hash_ranges !== undefined;
+    // Mooncake's times are whole milliseconds; those of the Bailian traces (chat_id) and of "t" are seconds.
+    const parts = rows.slice(0, PROBE).some(({ timestamp: at }) => typeof at === "number" && at % 1);
+    const milliseconds = first.timestamp !== undefined && (first.chat_id ?? null) === null &&
+      first.t === undefined && (shares || !parts);
+    const times = clock(flat(first), { milliseconds });
     const tokens = shares ? blockTokensOf(rows, name, given) : 1;
     return build(
       rows.map((row, n) => {

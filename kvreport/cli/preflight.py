@@ -32,6 +32,7 @@ PASTED: Final = "pasted"
 _GIVEN_UP: Final = "engine_does_not_run"
 _OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
 _LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
+_ON_CPUS: Final = re.compile(r"(?:\S*/)?[\w-]+-cpu(?:[-:@]\S*)?")
 NO_GPUS: Final = ("google.com/", "aws.amazon.com/", "huawei.com/")
 """Beginnings of the names of resources that are other devices than GPUs."""
 MEMORY_WITHIN: Final = 0.12
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     for name in options.file:
         servers, left = find_servers(_content(name), name, starts_server, _beside(name))
         lists[name] = left
-        answers += [answered(name, one, options.gpu, catalog) for one in servers]
+        answers += beside_each_other([answered(name, one, options.gpu, catalog) for one in servers])
     if options.format == "json":
         write_json([to_dict(one) for one in answers])
     elif answers:
@@ -107,7 +108,8 @@ def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
     known = open_catalog() if catalog is None else catalog
     try:
         servers, left = find_servers(given["log"], PASTED, starts_server)
-        told = text([answered(PASTED, one, given.get("gpu") or None, known) for one in servers], None)
+        found = [answered(PASTED, one, given.get("gpu") or None, known) for one in servers]
+        told = text(beside_each_other(found), None)
     except InputError as error:
         return json.dumps({"error": str(error)})
     told += [plain(f"line {line}: {said}") for line, said in left]
@@ -174,6 +176,8 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
     reason, result, verdict = said, None, None
     if not server.words:
         device, reason = None, "the file does not say which program its image starts"
+    if _ON_CPUS.fullmatch(server.image):
+        device, reason = None, f"the image {server.image} runs on CPUs, whose memory is not computed here"
     tried = server
     while device is not None and result is None:
         try:
@@ -201,6 +205,41 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
     shown = "" if device is None else (device if isinstance(device, str) else device.id)
     lines += () if result is None else tuple(map(str, result.request.not_followed))
     return Answered(source, server, result, shown, verdict, reason, (*lines, *_hints(server, result)))
+
+
+def beside_each_other(answers: Sequence[Answered]) -> list[Answered]:
+    """Answers of one file, where a service that is given the GPU of an earlier one finds what that leaves of it."""
+    made: list[Answered] = []
+    for one in answers:
+        others = [
+            other
+            for other in made
+            if other.verdict in STARTS and other.server.resources.meets(one.server.resources)
+        ]
+        made.append(_after(one, others) if others and one.verdict in STARTS else one)
+    return made
+
+
+def _after(one: Answered, others: Sequence[Answered]) -> Answered:
+    names = " and ".join(other.server.name for other in others)
+    taken = [_taken(other) for other in others]
+    own, said = _taken(one), f"it is given a GPU of {names}"
+    if one.estimate is None or own is None or None in taken:
+        note = f"{said}; the answers are of each alone on it"
+        return replace(one, notes=(*one.notes, note))
+    held = sum(size for size in taken if size is not None)
+    said = f"{said}, which take{'s' * (len(others) == 1)} {gib(held)} GiB of it"
+    total = one.estimate.budget.total_bytes
+    if own + held <= total:
+        return replace(one, notes=(*one.notes, said))
+    reason = f"{said}, and it asks for {gib(own)} of {gib(total)} GiB: lower both shares of the memory, or give it another device"
+    return replace(one, verdict=_GIVEN_UP, reason=reason)
+
+
+def _taken(one: Answered) -> int | None:
+    """Bytes that a server takes of each of its GPUs; None for those whose answers have no budget."""
+    budget = getattr(one.estimate, "budget", None)
+    return None if budget is None else budget.requested_bytes
 
 
 def _without_open(server: Server) -> tuple[Server, list[str]]:
@@ -306,7 +345,11 @@ def device_of_label(label: str, catalog: Catalog) -> str:
 def _shortage(server: Server, result: Estimate) -> str:
     """What of its node a server takes more of than it gets; empty where nothing."""
     have = server.resources.gpus
-    needs = result.request.layout.devices
+    names = flag_names("sglang")
+    copies = next(
+        (one.value for one in result.request.not_followed if one.flag == names["data_parallel"]), ""
+    )
+    needs = result.request.layout.devices * (int(copies) if copies.isdigit() else 1)
     if have is not None and needs > have * server.nodes:
         return f"needs {needs} GPUs, and the file gives {have * server.nodes}"
     limit, host = server.resources.host_memory_bytes, host_bytes(result.to_dict()["host_bytes"])

@@ -361,7 +361,7 @@ class _Finder:
             service.text("scale") or service.text("deploy", "replicas") or "1", Scope(), line
         )
         left = (*image_open, *scope.unresolved, *missing)
-        server = Server(line, "compose", name, (), image, of_service(service), unresolved=left)
+        server = Server(line, "compose", name, (), image, of_service(service, environment), unresolved=left)
         own, before = () if entry else _own_program(image), len(self.found)
         self._read(server, [*own, *entry, *command], environment, copies)
         devices = service.maps("deploy", "resources", "reservations", "devices") or service.at("gpus")

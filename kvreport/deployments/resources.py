@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +59,13 @@ class Resources:
     host_ipc: bool = False  # Whether the host's shared memory is used.
     # The resource that it asks for, even where the number has no value in the file; empty for none.
     asks: str = ""
+    # The host's devices by number, of a service that stands beside others on one host; ``all`` for every one.
+    devices: frozenset[str] = frozenset()
+
+    def meets(self, other: Resources) -> bool:
+        """Whether a device of the host is given to both."""
+        either = self.devices | other.devices
+        return bool(self.devices & other.devices or ("all" in either and self.devices and other.devices))
 
 
 def quantity(text: str, *, binary: bool = False) -> int | None:
@@ -134,23 +141,37 @@ def _labels(value: object, depth: int = 0) -> Iterator[tuple[str, str]]:
             yield from _labels(one, depth + 1)
 
 
-def of_service(service: Map) -> Resources:
-    """What a service of a compose file gets (Compose specification, chapters Services and Deploy)."""
+def of_service(service: Map, environment: Mapping[str, str]) -> Resources:
+    """What a service of a compose file gets (Compose specification, chapters Services and Deploy).
+
+    So many devices are the first ones (moby ``daemon/nvidia_linux.go::countToDevices``). ``environment``: its variables.
+    """
     gpus: int | None = None
+    named: set[str] = set()
     devices = [*service.maps("deploy", "resources", "reservations", "devices"), *service.maps("gpus")]
     for device in devices:
         ids = device.at("device_ids")
         if isinstance(ids, list) and ids:
-            gpus = sum(len(one.split(",")) for one in ids if isinstance(one, str))
+            listed = {number for one in ids if isinstance(one, str) for number in one.split(",")}
+            gpus = len(listed)
         else:
             gpus = whole(device.text("count"))
-    gpus = whole(service.text("gpus")) if gpus is None else gpus
+            listed = {"all"} if gpus is None else set(map(str, range(gpus)))
+        named |= listed
+    if gpus is None and service.text("gpus"):
+        gpus = whole(service.text("gpus"))
+        named |= {"all"} if gpus is None else set(map(str, range(gpus)))
+    visible = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    if visible and not devices:
+        named = set(visible.split(","))
+        gpus = None if "all" in named else len(named)
     limit = service.text("mem_limit") or service.text("deploy", "resources", "limits", "memory")
     return Resources(
         gpus=gpus,
         host_memory_bytes=quantity(limit, binary=True),
         shm_bytes=quantity(service.text("shm_size"), binary=True),
         host_ipc=service.text("ipc") == "host",
+        devices=frozenset(named),
     )
 
 

@@ -6,6 +6,7 @@ is fetched unless it is asked for; what was fetched before is found without a co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,13 +26,15 @@ from kvreport.catalog.base import Source
 from kvreport.catalog.known_names import KnownByNameError
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.errors import CatalogError, InputError
+from kvreport.errors import CatalogError, InputError, shorten
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.variants import by_name
 
 _ALSO: Final = (
     "; a config.json, a folder with one, a GGUF file or a Hub id (org/name, with --fetch) also works"
 )
+_SEVERAL_WORDS: Final = re.compile(r"(?![./~\\]|[A-Za-z]:)\s*\S+\s+\S.*/")
+"""Words before the organization of a repository, of which paths alone may have some."""
 _ALL_FILES: Final = (
     "; or all of its safetensors files in this folder, whose headers give the weights of any class"
 )
@@ -75,6 +78,11 @@ def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: 
             return replace(listed(known), assumptions=() if revision == "main" else (said,))
         raise InputError(
             f"model {name}: found no such revision kept; allowed: --fetch, to ask the Hub for it"
+        )
+    if _SEVERAL_WORDS.match(name):
+        raise InputError(
+            f"model: found {shorten(name)}, which is several words; allowed: a model's name, or the start command of a server, such as "
+            "vllm serve MODEL"
         )
     variant = by_name(name, catalog)
     if variant is not None:

@@ -268,7 +268,7 @@ def _hashed(
     """JSON objects with lengths and block ids: Mooncake, Bailian, ids as ranges, or without any ids."""
     probe = list(itertools.islice(parsed, _PROBE_LINES))
     rows = itertools.chain(probe, parsed)
-    clock = Clock(flat(probe[0]), milliseconds=_is_mooncake(probe[0]))
+    clock = Clock(flat(probe[0]), milliseconds=_is_in_milliseconds(probe))
     tokens = 0
     if "hash_ids" in probe[0] or "hash_ranges" in probe[0]:
         tokens = _block_tokens(probe, name, block_tokens)
@@ -278,9 +278,17 @@ def _hashed(
     )
 
 
-def _is_mooncake(row: dict[str, Any]) -> bool:
-    """Whether times are in milliseconds, as Mooncake's are; those of the Bailian traces (chat_id) are seconds."""
-    return "timestamp" in row and row.get("chat_id") is None and "t" not in row
+def _is_in_milliseconds(probe: Sequence[dict[str, Any]]) -> bool:
+    """Whether times are in milliseconds, as Mooncake's are; those of the Bailian traces (chat_id) are seconds.
+
+    Mooncake's are whole. Parts of one, without Mooncake's block ids, are those of seconds.
+    """
+    first = probe[0]
+    blocks = "hash_ids" in first or "hash_ranges" in first
+    parts = any(isinstance(at := row.get("timestamp"), float) and not at.is_integer() for row in probe)
+    return (
+        "timestamp" in first and first.get("chat_id") is None and "t" not in first and (blocks or not parts)
+    )
 
 
 def _block_tokens(probe: Sequence[dict[str, Any]], name: str, block_tokens: int | None) -> int:

@@ -106,3 +106,16 @@ def test_every_door_reads_it_alike():
 )
 def test_devices_of_this_year_are_known_as_their_drivers_print_them(printed: str, known: str) -> None:
     assert open_catalog().accelerator(printed).id == known
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["foo bar Qwen/Qwen3-8B", "vllm bench latency --max-model-len 4096 --model Qwen/Qwen3-8B"],
+)
+def test_words_that_end_in_a_model_are_no_model(words: str) -> None:
+    """A command that starts no server was answered as its last word, and its flags were forgotten."""
+    with pytest.raises(
+        InputError, match="which is several words; allowed: a model's name, or the start command"
+    ):
+        kvreport.estimate(words, gpu="l4")
+    assert kvreport.estimate("/models/my dir/Qwen3-8B", gpu="l4").request.model.id == "Qwen/Qwen3-8B"

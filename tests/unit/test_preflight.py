@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvreport.catalog.load import open_catalog
-from kvreport.cli import main
+from kvreport.cli import main, preflight
 from kvreport.cli.preflight import device_of_label, starts_server
 from kvreport.deployments.documents import read_documents
 from kvreport.deployments.found import Server, find_servers, with_config
@@ -742,3 +742,53 @@ def test_a_command_in_the_place_of_a_file_is_told_where_it_is_answered(capsys):
     told = capsys.readouterr().err
     assert "which is no file" in told
     assert "kvreport estimate vllm serve MODEL" in told
+
+
+def beside(first: str, second: str, flags: str = "") -> str:
+    gpu = (
+        "deploy: {{resources: {{reservations: {{devices: [{{driver: nvidia, {0}, capabilities: [gpu]}}]}}}}}}"
+    )
+    service = "  {0}: {{image: 'vllm/vllm-openai:v0.27.1', command: --model " + LLAMA + " {2}, {1}}}\n"
+    parts = [("a", first), ("b", second)]
+    return "services:\n" + "".join(service.format(name, gpu.format(one), flags) for name, one in parts)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "flags", "verdict", "said"),
+    [
+        ('device_ids: ["0"]', 'device_ids: ["0"]', "", "engine_does_not_run", "it is given a GPU of a"),
+        ("count: 1", "count: 1", "", "engine_does_not_run", "lower both shares"),
+        ("count: all", 'device_ids: ["1"]', "", "engine_does_not_run", "lower both shares"),
+        ('device_ids: ["0"]', 'device_ids: ["1"]', "", "fits", ""),
+        ("count: 1", "count: 1", "--gpu-memory-utilization 0.45", "fits", "it is given a GPU of a"),
+    ],
+)
+def test_services_that_are_given_one_gpu_share_its_memory(
+    first: str, second: str, flags: str, verdict: str, said: str
+) -> None:
+    """Docker's first device is every service's first: two servers of 0.92 "fit" on it."""
+    answers = preflight.beside_each_other(
+        [
+            preflight.answered("file", one, "h100-sxm-80gb", open_catalog())
+            for one in found(beside(first, second, f"--max-model-len 8192 {flags}"))
+        ]
+    )
+    assert [one.verdict for one in answers] == ["fits", verdict]
+    assert said in " ".join((answers[1].reason, *answers[1].notes))
+
+
+def test_images_for_cpus_and_copies_of_sglang_are_told_apart() -> None:
+    def of(image: str, words: str, more: str = "") -> preflight.Answered:
+        [server] = found(f"services:\n  a: {{image: '{image}', command: {words}{more}}}\n")
+        return preflight.answered("file", server, "h100-sxm-80gb", open_catalog())
+
+    cpu = of("vllm/vllm-openai-cpu:v0.27.1", f"vllm serve {LLAMA}")
+    assert (cpu.verdict, "runs on CPUs" in cpu.reason) == (None, True)
+    gpus = ", deploy: {resources: {reservations: {devices: [{count: 2, capabilities: [gpu]}]}}}"
+    serve = f"python3 -m sglang.launch_server --model-path {LLAMA} --tp 2 --dp 2"
+    copies = of("lmsysorg/sglang:v0.5.9", serve, gpus)
+    assert copies.reason == "needs 4 GPUs, and the file gives 2"
+    visible = of(
+        "vllm/vllm-openai:v0.27.1", f"--model {LLAMA} -tp 2", ", environment: [NVIDIA_VISIBLE_DEVICES=0]"
+    )
+    assert visible.reason == "needs 2 GPUs, and the file gives 1"

@@ -384,3 +384,24 @@ def test_lines_are_counted_where_only_the_first_requests_are_wanted(
     assert len(read_trace(file, limit=50)) == 50
     with pytest.raises(InputError, match="more than 300 lines"):
         read_trace(file, limit=400)
+
+
+@pytest.mark.parametrize(
+    ("times", "blocks", "seconds"),
+    [
+        ((0, 3000, 6000), True, (0, 3, 6)),
+        ((0, 3000, 6000), False, (0, 3, 6)),
+        ((0.5, 3.25, 6.0), False, (0.5, 3.25, 6.0)),
+        ((0.5, 3000.25, 6000), True, (0.0005, 3.00025, 6)),
+    ],
+)
+def test_parts_of_a_timestamp_are_those_of_seconds(
+    times: tuple[float, ...], blocks: bool, seconds: tuple[float, ...]
+) -> None:
+    """With the names of Mooncake's fields they were milliseconds: eleven GPUs instead of one."""
+    more = {"hash_ids": [1]} if blocks else {}
+    text = "\n".join(
+        json.dumps({"timestamp": at, "input_length": 9, "output_length": 2, **more}) for at in times
+    )
+    assert list(read(text).arrival_s) == pytest.approx(seconds)
+    assert in_browser([text])[0]["times"] == pytest.approx(seconds)
