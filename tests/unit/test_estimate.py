@@ -183,6 +183,7 @@ def test_the_explanation_puts_the_numbers_in():
         ({"context_tokens": 1 << 31}, "context"),
         ({"kv_pool": "0GiB"}, "kv-pool"),
         ({"block_size": 0}, "block-size"),
+        ({"block_size": 17}, "multiples of 16"),
         ({"max_batched_tokens": 0}, "max-batched-tokens"),
         ({"max_seqs": -1}, "max-seqs"),
         ({"num_speculative_tokens": -1}, "num-speculative-tokens"),

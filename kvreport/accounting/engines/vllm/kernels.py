@@ -46,6 +46,8 @@ OWN_BLOCKS: Final = 9
 """The first major compute capability for which CUTLASS multiplies FP8 in blocks; Marlin's kernels do below it, as
 ``overhead._grouped_scales`` says with its sources."""
 
+KERNEL_TOKENS: Final = 16
+"""The smallest block of the kernels that read keys and values, packed ones too (``turboquant_attn.py``)."""
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
 
@@ -271,13 +273,17 @@ class Kernels:
         return default
 
     def refused_block(self, given: int | None) -> int | None:
-        """The size of which blocks must be a multiple, where the one kernel of sparse latents refuses those given.
+        """The size of which blocks must be a multiple, where no kernel takes those given.
 
-        ``v1/attention/backend.py::AttentionBackend.supports_block_size``, ``mla/indexer.py`` and
+        Every kernel for keys and values on NVIDIA GPUs takes multiples of 16 (``get_supported_kernel_block_sizes`` of
+        ``v1/attention/backends/flash_attn.py``, ``triton_attn.py``, ``flex_attention.py`` and ``flashinfer.py``, 0.33.0). Sparse
+        latents have one kernel: ``v1/attention/backend.py::AttentionBackend.supports_block_size``, ``mla/indexer.py`` and
         ``models/deepseek_v4/sparse_mla.py::get_supported_kernel_block_sizes`` (0.23.0 and 0.33.0).
         """
         traits = self.traits
         sparse = traits.packed or (traits.latent is not None and traits.indexed and not traits.grouped)
+        if given is not None and traits.latent is None and not traits.packed and self.device.nvidia:
+            return KERNEL_TOKENS if given % KERNEL_TOKENS else None
         if given is None or not sparse or not (self.device.nvidia or (traits.packed and not traits.short)):
             return None
         needed = self.block_tokens()

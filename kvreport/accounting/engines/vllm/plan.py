@@ -27,6 +27,7 @@ from kvreport.accounting.engines.vllm.groups import (
 from kvreport.accounting.engines.vllm.kernels import (
     FP4_ROW,
     INTERLEAVED_ROW,
+    KERNEL_TOKENS,
     Device,
     Kernels,
     Traits,
@@ -71,8 +72,6 @@ _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _INTERLEAVED_ALIGNMENT: Final = 512
 _FLOAT32_BYTES: Final = 4
-_KERNEL_TOKENS: Final = 16
-"""The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
 _POSITION_BYTES: Final = 3 * 8
 """A token's place on three axes, in 64 bits (``qsa_cache.py``)."""
 
@@ -107,8 +106,8 @@ def plan(
         )
     if needed := layers.kernels.refused_block(serving.block_tokens):
         raise InputError(
-            f"block size: found {serving.block_tokens} for {model.id}; allowed: multiples of {needed}, which its kernels "
-            "of sparse latents read"
+            f"block size: found {serving.block_tokens} for {model.id}; allowed: multiples of {needed}, which the "
+            f"kernels of {engine.label} for it read"
         )
     laid = list(layers.pages())
     pages = [(page, len(indices)) for page, indices in laid]
@@ -331,8 +330,8 @@ class _Layers:
         kept, self.kv_format = self.kv_format, None
         plain = self._attention_bytes_per_token()
         self.kv_format = kept
-        align = max(_KERNEL_TOKENS, self.block_tokens)
-        return max(self.block_tokens, align * -(-plain * _KERNEL_TOKENS // (align * packed)))
+        align = max(KERNEL_TOKENS, self.block_tokens)
+        return max(self.block_tokens, align * -(-plain * KERNEL_TOKENS // (align * packed)))
 
     def _attention(
         self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention, *, plain: bool = False
