@@ -113,8 +113,14 @@
     return found;
   }
 
-  const countOf = (fields, field) =>
-    ranked(fields, field).map((name) => fields.get(name)).find((value) => Number.isInteger(value));
+  /* What a prompt has besides the tokens under one name: input_tokens leaves out what a cache held and what was written to it. */
+  const beside = (name) => name === "inputtokens" ? shared().names.cached : [];
+
+  function countOf(fields, field) {
+    const name = ranked(fields, field).find((one) => Number.isInteger(fields.get(one)));
+    const more = field === "prompt" ? beside(name).map((one) => fields.get(one)) : [];
+    return more.filter(Number.isInteger).reduce((sum, one) => sum + one, fields.get(name));
+  }
 
   function lineTime(line) {
     const match = /[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,12})?/.exec(line);
@@ -422,7 +428,8 @@
         if (!places.has(plain(cell))) places.set(plain(cell), n);
       });
       const place = (field) => places.get(ranked(places, field)[0]);
-      at = { prompt: place("prompt"), output: place("output") };
+      const cached = beside(ranked(places, "prompt")[0]).filter((one) => places.has(one));
+      at = { prompt: place("prompt"), output: place("output"), cached: cached.map((one) => places.get(one)) };
       times = new Map(ranked(places, "time").map((known) => [known, places.get(known)]));
       if (at.prompt === undefined) {
         fail(
@@ -438,7 +445,10 @@
     return build(
       rows.map(([line, cells]) => ({
         time: when.at(timesIn(cells), `Line ${line}`),
-        prompt: number(cells[at.prompt] ?? "") ?? NaN,
+        prompt: [at.prompt, ...(at.cached ?? [])].reduce(
+          (sum, one) => sum + (number((one === at.prompt ? cells[one] : cells[one] || "0") ?? "") ?? NaN),
+          0,
+        ),
         output: at.output === undefined ? 0 : number(cells[at.output] ?? "") ?? NaN,
       })),
       1,
@@ -456,8 +466,9 @@
   }
 
   function textEntry(line) {
-    const prompt = /["']?(?:prompt_tokens|input_tokens)["']?[\t-\r ]*[:=][\t-\r ]*(-?[0-9]{1,18})(?![0-9])/
-      .exec(line);
+    const prompt =
+      /(?<![A-Za-z_])["']?(?:prompt_tokens|input_tokens)["']?[\t-\r ]*[:=][\t-\r ]*(-?[0-9]{1,18})(?![0-9])/
+        .exec(line);
     const output =
       /["']?(?:completion_tokens|output_tokens)["']?[\t-\r ]*[:=][\t-\r ]*(-?[0-9]{1,18})(?![0-9])/.exec(
         line,

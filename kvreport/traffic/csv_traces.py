@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kvreport.errors import InputError, shorten
-from kvreport.traffic.fields import BLANKS, Clock, number, plain, ranked
+from kvreport.traffic.fields import BLANKS, Clock, beside, number, plain, ranked
 from kvreport.traffic.trace import TracedRequest
 
 
@@ -19,6 +19,7 @@ class _NamedColumns:
     output: int | None
     session: int | None
     times: dict[str, int]
+    cached: tuple[int, ...] = ()  # What a prompt has besides.
 
 
 def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedRequest], bool]:
@@ -61,7 +62,8 @@ def _requests(
         where = f"{name}: line {line:,}"
         yield TracedRequest(
             arrival_s=clock.at(_times(columns, row), where),
-            prompt_tokens=_whole(_cell(row, columns.prompt, where), where, "prompt tokens"),
+            prompt_tokens=_whole(_cell(row, columns.prompt, where), where, "prompt tokens")
+            + sum(_whole(_cell(row, one, where) or "0", where, "cached tokens") for one in columns.cached),
             output_tokens=(
                 0
                 if columns.output is None
@@ -90,7 +92,8 @@ def _header(cells: Sequence[str], name: str) -> _NamedColumns | None:
             "lengths (ContextTokens, num_prefill_tokens, Request tokens, prompt_tokens or input_length)"
         )
     times = {known: places[known] for known in ranked(places, "time")}
-    return _NamedColumns(prompt=prompt, output=place("output"), session=place("session"), times=times)
+    cached = tuple(places[one] for one in beside(ranked(places, "prompt")[0]) if one in places)
+    return _NamedColumns(prompt, place("output"), place("session"), times, cached)
 
 
 def _by_position(cells: Sequence[str], name: str) -> _NamedColumns:

@@ -51,7 +51,7 @@ _LINE_DATE: Final = re.compile(
 )
 _LATENCY: Final = re.compile(r"""["']?e2e_latency["']?[ \t]*[:=][ \t]*([0-9]{1,9}(?:\.[0-9]{1,12})?)""")
 _PROMPT: Final = re.compile(
-    r"""["']?(?:prompt_tokens|input_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])""", re.ASCII
+    r"""(?<![A-Za-z_])["']?(?:prompt_tokens|input_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])""", re.ASCII
 )
 _OUTPUT: Final = re.compile(
     r"""["']?(?:completion_tokens|output_tokens)["']?\s*[:=]\s*(-?[0-9]{1,18})(?![0-9])""", re.ASCII
@@ -73,6 +73,14 @@ def ranked(names: Iterable[str], field: str) -> list[str]:
     return list(
         dict.fromkeys(name + unit for name in NAMES[field] for unit in units if name + unit in present)
     )
+
+
+def beside(name: str) -> list[str]:
+    """Return the plain names of what a prompt has besides the tokens under one name.
+
+    ``input_tokens`` leaves out what a cache held and what was written to it, where these are stated.
+    """
+    return NAMES["cached"] if name == "inputtokens" else []
 
 
 def _per_second(name: str) -> int:
@@ -159,12 +167,17 @@ def times_of(fields: Mapping[str, Any]) -> dict[str, float]:
 def count_of(fields: Mapping[str, Any], field: str) -> int | None:
     """Return a record's number of tokens; None if it states none."""
     for name in ranked(fields, field):
-        value = fields[name]
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+        value = _whole(fields[name])
+        if value is not None:
+            more = beside(name) if field == "prompt" else []
+            return value + sum(_whole(fields.get(one)) or 0 for one in more)
     return None
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def line_counts(line: str) -> tuple[int, int] | None:

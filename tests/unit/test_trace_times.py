@@ -18,7 +18,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.traffic import readers
-from kvreport.traffic.fields import moment
+from kvreport.traffic.fields import line_counts, moment
 from kvreport.traffic.readers import read_lines, read_trace
 
 MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"
@@ -405,3 +405,29 @@ def test_parts_of_a_timestamp_are_those_of_seconds(
     )
     assert list(read(text).arrival_s) == pytest.approx(seconds)
     assert in_browser([text])[0]["times"] == pytest.approx(seconds)
+
+
+CACHED = {
+    "timestamp": 1,
+    "input_tokens": 100,
+    "cache_read_input_tokens": 3000,
+    "cache_creation_input_tokens": 50,
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(CACHED) + ",output_tokens\n" + ",".join(map(str, CACHED.values())) + ",7\n",
+        json.dumps({**CACHED, "output_tokens": 7}),
+        json.dumps({"at": 1, "usage": {**CACHED, "output_tokens": 7}}),
+    ],
+)
+def test_a_prompt_has_what_a_cache_held_of_it(text: str) -> None:
+    """Usage that states cached tokens apart was read as prompts of what is left: one GPU instead of sixteen."""
+    trace = read(text)
+    assert list(trace.prompt_tokens) == in_browser([text])[0]["prompts"] == [3150]
+
+
+def test_cached_tokens_alone_are_no_prompt_of_a_line() -> None:
+    assert line_counts("cache_read_input_tokens=3000 input_tokens=100 output_tokens=7") == (100, 7)
