@@ -18,6 +18,29 @@ from kvreport.evidence.claims import ledger, to_json
 
 REPOSITORY: Final = Path(__file__).parents[1]
 DOCS, DATA = REPOSITORY / "docs", REPOSITORY / "data"
+FIRST_CELLS = {
+    "01": '"llama-3.1-8b", "H100"',
+    "02": '"Qwen/Qwen2.5-7B-Instruct", "H100"',
+    "03": '"llama-3.1-8b", "H100"',
+    "04": 'MODEL = "Qwen/Qwen2.5-7B-Instruct"',
+    "05": 'MODEL = "deepseek-v3"',
+    "06": 'MODEL = "qwen3.6-27b"',
+    "07": 'MODEL = "llama-3.1-8b"',
+    "08": 'MODEL = "llama-3.1-8b"',
+    "09": '"llama-3.1-8b", "H100"',
+    "10": 'MODEL = "llama-3.1-70b"',
+    "12": 'MODEL = "llama-3.1-8b"',
+    "13": '"Qwen/Qwen2.5-7B-Instruct", "H100"',
+    "14": '"llama-3.1-70b", "H200"',
+}
+"""The model of a chapter, where its first cell names it. Chapter 11 is about several."""
+FULL, LATENT, HYBRID, STATE, LARGE = (
+    "qwen3-32b",
+    "glm-4.7-flash",
+    "qwen3.6-27b",
+    "mamba-codestral-7b",
+    "deepseek-v3",
+)
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
@@ -82,3 +105,10 @@ def shown(address: str) -> str:
     made = prose.resolve(page(path) if path.suffix == ".py" else source, about, address)[0]
     made = re.sub(r"<(svg|pre|template)\b.*?</\1\s*>", " ", made, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^<>]*>", " ", made)).split())
+
+
+def of_another_model(text: str, number: str, model: str) -> str:
+    """The text of a chapter with another model in its first cell."""
+    old = FIRST_CELLS[number]
+    assert text.count(old) == 1
+    return text.replace(old, re.sub(r'"[^"]*-[^"]*"', f'"{model}"', old, count=1))

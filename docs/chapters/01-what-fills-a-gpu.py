@@ -165,7 +165,7 @@ def row(conversations: int, tokens: int) -> dict[str, tuple[str, float]]:
 
 
 bars(
-    "Memory of an H100 with 1, 64 and 128 conversations of 2K tokens, and with 1 and 4 conversations of 128K. The weights stay the same.",
+    f"Memory of an {GPU} with 1, 64 and 128 conversations of 2K tokens, and with 1 and 4 conversations of 128K. The weights stay the same.",
     {
         "1 × 2K": row(1, 2048),
         "64 × 2K": row(64, 2048),
@@ -274,17 +274,19 @@ takeaway(
 big, one = q.weights("llama-3.1-70b"), q.kv_request("llama-3.1-70b", tokens=4096)
 assert big > memory
 exercise(
-    f"**1.** The 70B version of this model has {q.parameters('llama-3.1-70b') / 1e9:.1f} billion parameters of two bytes each. How "
+    f"**1.** Llama 3.1 70B has {q.parameters('llama-3.1-70b') / 1e9:.1f} billion parameters of two bytes each. How "
     "many conversations of 4,096 tokens fit on one H100?",
     0,
     unit="conversations",
-    solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {memory / GiB:.1f} GiB. You need two GPUs, or one byte per "
-    "weight.",
+    solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {q.memory('H100') / GiB:.1f} GiB. You need two GPUs, or "
+    "one byte per weight.",
     traps={
-        float(memory // one): "This result divides the usable memory by the cache and ignores the weights.",
         float(
-            q.label_memory(GPU) // one
-        ): f"This result divides the {q.label_memory(GPU) / 1e9:.0f} GB of the label by the cache and ignores the weights.",
+            q.memory("H100") // one
+        ): "This result divides the usable memory by the cache and ignores the weights.",
+        float(
+            q.label_memory("H100") // one
+        ): f"This result divides the {q.label_memory('H100') / 1e9:.0f} GB of the label by the cache and ignores the weights.",
     },
 )
 
@@ -295,13 +297,13 @@ half = int(room // q.kv_request(MODEL, "fp8", tokens=131072))
 claim(full, 7)
 claim(half, 15)
 exercise(
-    f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens fit alongside the 8B "
-    "model if the cache uses 8 bits per number? Subtract only the weights.",
+    f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens of {NAME} fit "
+    "alongside its weights if the cache uses 8 bits per number?",
     half,
     unit="conversations",
     within=0,
-    solution=f"With 16 bits, {full} conversations fit; with 8 bits, {half} fit. Half the bytes give more than "
-    "twice as many conversations here, because the remaining memory is now enough for one more.",
+    solution=f"With 16 bits, {full} conversations fit; with 8 bits, {half} fit. The number can be one more than double, because "
+    "both are rounded down.",
     traps={
         float(full): "This is the answer for a 16-bit cache.",
         float(2 * full): "Doubling the rounded number loses the remainder.",
@@ -320,10 +322,10 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "3. A colleague says: “The model takes 16 GB and the GPU has 80 GB, so we can run five copies.” What is missing?",
-    f"The conversations. Five copies of the weights take {5 * weights / GiB:.1f} of {memory / GiB:.1f} GiB and leave almost no "
-    f"room for the cache. One copy with {(memory - weights) / GiB:.0f} GiB of cache serves far more people than five copies with "
-    "almost none.",
+    "3. A colleague says: “Llama 3.1 8B takes 16 GB and an H100 has 80 GB, so we can run five copies.” What is missing?",
+    f"The conversations. Five copies of the weights take {5 * q.weights('llama-3.1-8b') / GiB:.1f} of {q.memory('H100') / GiB:.1f} "
+    f"GiB and leave almost no room for the cache. One copy with {(q.memory('H100') - q.weights('llama-3.1-8b')) / GiB:.0f} GiB of "
+    "cache serves far more people than five copies with almost none.",
 )
 
 # %% [markdown]

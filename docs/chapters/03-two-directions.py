@@ -399,7 +399,7 @@ bars(
         },
     },
     limit_bytes=memory,
-    limit_name="one H100",
+    limit_name=f"one {GPU}",
 )
 
 # %% [markdown]
@@ -437,15 +437,16 @@ exercise(
 
 # %% tags=["hide"]
 points = [int(60 * GiB // q.kv_request(MODEL, tokens=n)) for n in (8192, 32768, 131072)]
+exact = 60 * GiB / q.kv_request(MODEL, tokens=131072)
 assert points == [60, 15, 3]
 exercise(
-    "**2.** A pool of 60 GiB serves Llama 3.1 8B. How many requests of 128K fit? (Work out 8K first, then 32K.)",
+    f"**2.** A pool of 60 GiB serves {NAME}. How many requests of 128K fit? (Work out 8K first, then 32K.)",
     points[2],
     unit="requests",
     within=0,
-    solution="A request of 8K takes exactly 1 GiB, so 60 fit. At 32K, a quarter of that number fits: 15. At 128K, 3.75 would fit, rounded "
-    "down to 3.",
-    traps={4.0: "Round 3.75 down, because the fourth request does not fit."},
+    solution=f"A request of 8K takes {q.kv_request(MODEL, tokens=8192) / GiB:.3g} GiB, so {points[0]} fit. At 32K, {points[1]} fit. At "
+    f"128K, {exact:.2f} would fit, rounded down to {points[2]}.",
+    traps={points[2] + 1.0: f"Round {exact:.2f} down, because one more request does not fit."},
 )
 
 # %% [markdown]

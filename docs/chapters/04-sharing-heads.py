@@ -35,12 +35,13 @@ from kvreport.book.chapter import (
 
 q = quantities()
 GiB, KiB = 2**30, 2**10
-QWEN = "Qwen/Qwen2.5-7B"
-q.kv_heads(QWEN)  # stops here if a model stores no keys and values per head
+MODEL = "Qwen/Qwen2.5-7B-Instruct"
+NAME = q.catalog.model(MODEL).name
+q.kv_heads(MODEL)  # stops here if a model stores no keys and values per head
 NAMES = {
     "Llama 2 7B": "llama-2-7b",
     "Llama 3 8B": "llama-3-8b",
-    "Qwen2.5 7B": QWEN,
+    NAME: MODEL,
     "Mistral 7B v0.3": "mistral-7b-v0.3",
     "Qwen2.5 72B": "Qwen/Qwen2.5-72B",
     "Llama 3.1 70B": "llama-3.1-70b",
@@ -54,19 +55,22 @@ claim(q.heads("llama-2-7b"), q.kv_heads("llama-2-7b"))
 drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
 
 # %% tags=["hide"]
-left = room(q, QWEN, "H100")
-shared = int(left // q.kv_request(QWEN, tokens=131072))
-alone = int(left // q.kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=131072))
+left = room(q, MODEL, "H100")
+times = q.heads(MODEL) / q.kv_heads(MODEL)
+state = q.state(MODEL)
+shared = int(left // q.kv_request(MODEL, tokens=131072))
+alone = int(left // (times * (q.kv_request(MODEL, tokens=131072) - state) + state))
 claim(shared, 9)
 claim(alone, 1)
 guess(
-    f"Qwen2.5 7B shares its KV heads, and {shared} requests of 128K tokens fit on an H100 next to the weights. How many would fit without "
+    f"{NAME} shares its KV heads, and {shared} requests of 128K tokens fit on an H100 next to the weights. How many would fit without "
     "sharing?",
     alone,
     unit="requests",
     low=0,
     high=100,
-    why="28 query heads share 4 KV heads. Without sharing, the cache is seven times as large.",
+    why=f"{q.heads(MODEL)} query heads share {q.kv_heads(MODEL)} KV heads. Without sharing, keys and values are {times:g} times as "
+    "large.",
 )
 
 # %% [markdown]
@@ -93,7 +97,7 @@ guess(
 formula(
     "saving  =  1 − KV heads / heads",
     "of Llama 3 8B  =  1 − 8/32  =  75%",
-    "of Qwen2.5 7B  =  1 − 4/28  =  86%",
+    f"of {NAME}  =  1 − {q.kv_heads(MODEL)}/{q.heads(MODEL)}  =  {1 - 1 / times:.0%}",
 )
 
 # %% [markdown]

@@ -34,32 +34,43 @@ from kvreport.book.chapter import (
     takeaway,
     wrong,
 )
+from kvreport.catalog.caches import Latent
 
 q = quantities()
-V3 = "deepseek-v3"
+MODEL = "deepseek-v3"
 GiB, KiB = 2**30, 2**10
-requires(q.kv_per_token(V3, "fp8_ds_mla"), V3, "latent")
-claim(q.kv_per_token(V3), 70_272)
-claim(q.layers(V3), 61)
-claim(q.heads(V3), 128)
+record = q.catalog.model(MODEL)
+NAME, layers, heads, hidden = record.name, q.growing_layers(MODEL), q.heads(MODEL), q.hidden(MODEL)
+latents = [cache for group in record.layers for cache in group.caches if isinstance(cache, Latent)]
+requires(len(latents), MODEL, "latent")
+latent, rotary = latents[0].latent_dim, latents[0].rope_dim
+rebuilt = sum(row.shape[0] for row in record.weights if row.name.endswith(".*.self_attn.kv_b_proj.weight"))
+requires(rebuilt, MODEL, "matrix that reconstructs keys and values")
+one = layers * (latent + rotary) * 2  # a token's latents
+claim(q.kv_per_token(MODEL), one)
+claim(one, 70_272)
+claim(layers, 61)
+claim(heads, 128)
 for ranks in (1, 2, 4, 8):
-    claim(q.kv_per_token(V3, tp=ranks), 70_272)
+    claim(q.kv_per_token(MODEL, tp=ranks), 70_272)
 
 # %% tags=["hide"]
 drawings.sharing(32, [("GQA", 8), ("MLA", 0)])
 
 # %% tags=["hide"]
-full = 61 * 128 * ((128 + 64) + 128) * 2  # keys of 192 and values of 128, for each head
+full = (
+    layers * (rebuilt + heads * rotary) * 2
+)  # keys of 128 + 64 and values of 128, for each head of DeepSeek-V3
 claim(full, 4_997_120)
 guess(
-    "How many times as large would the cache of DeepSeek-V3 be if it stored every head's key and value in full?",
-    full / q.kv_per_token(V3),
+    f"How many times as large would the cache of {NAME} be if it stored every head's key and value in full?",
+    full / one,
     unit="times",
     low=1,
     high=10_000,
     digits=0,
     step="any",
-    why=f"{full:,} bytes per token instead of {q.kv_per_token(V3):,.0f}.",
+    why=f"{full:,} bytes per token instead of {one:,}.",
 )
 
 # %% [markdown]
@@ -68,7 +79,7 @@ guess(
 # %% tags=["hide"]
 formula(
     "bytes per token  =  layers × (latent + rotary part) × bytes per number",
-    "of DeepSeek-V3  =  61 × (512 + 64) × 2  =  70,272",
+    f"of {NAME}  =  {layers} × ({latent} + {rotary}) × 2  =  {one:,}",
 )
 
 # %% [markdown]
@@ -80,30 +91,28 @@ formula(
 # ## Worked example: one latent against all heads
 
 # %%
-claim(61 * (512 + 64) * 2, q.kv_per_token(V3))
-
 table(
-    "One token of DeepSeek-V3 in 16 bits, counted in four ways",
+    f"One token of {NAME} in 16 bits, counted in four ways",
     ["Counted as", "Bytes per token", "Times the latent"],
     [
-        ["one latent per layer (what engines store)", q.kv_per_token(V3), 1.0],
-        ["every head's key and value in full", full, full / 70272],
+        ["one latent per layer (what engines store)", one, 1.0],
+        ["every head's key and value in full", full, full / one],
         [
-            "128 KV heads of width 7168 / 128 = 56 (some calculators)",
-            2 * 61 * 128 * 56 * 2,
-            2 * 61 * 128 * 56 * 2 / 70272,
+            f"{heads} KV heads of width {hidden} / {heads} = {hidden / heads:g} (some calculators)",
+            2 * layers * hidden * 2,
+            2 * layers * hidden * 2 / one,
         ],
         [
             "8 shared KV heads of width 128 (as other large models)",
-            2 * 61 * 8 * 128 * 2,
-            2 * 61 * 8 * 128 * 2 / 70272,
+            2 * layers * 8 * 128 * 2,
+            2 * layers * 8 * 128 * 2 / one,
         ],
     ],
 )
 
 # %% tags=["hide"]
-claim(2 * 61 * 128 * 56 * 2, 1_748_992)
-claim(1_748_992 / 70_272, 24.9, within=0.001)
+claim(2 * layers * hidden * 2, 1_748_992)
+claim(1_748_992 / one, 24.9, within=0.001)
 
 # %% [markdown]
 # Several published calculators give the result in the third row, which is wrong by a factor of 25. They use the formula for Llama
@@ -117,7 +126,7 @@ claim(1_748_992 / 70_272, 24.9, within=0.001)
 
 # %% tags=["hide"]
 choose(
-    "You split DeepSeek-V3 over eight GPUs with tensor parallelism. How much of the cache does each GPU hold?",
+    f"You split {NAME} over eight GPUs with tensor parallelism. How much of the cache does each GPU hold?",
     wrong(
         "An eighth", "This is the common wrong answer. It is right for models whose KV heads can be divided."
     ),
@@ -127,7 +136,7 @@ choose(
     ),
     right(
         "All of it",
-        f"{q.kv_per_token(V3, tp=8):,.0f} bytes per token on each of the eight. Every head needs the whole latent.",
+        f"{q.kv_per_token(MODEL, tp=8):,.0f} bytes per token on each of the eight. Every head needs the whole latent.",
     ),
 )
 
@@ -135,14 +144,14 @@ choose(
 ranks = [1, 2, 4, 8, 16]
 table(
     "Bytes per token on each GPU, and on all together, 16 bits",
-    ["GPUs", "Llama 3.1 70B, each", "All", "DeepSeek-V3, each", "All"],
+    ["GPUs", "Llama 3.1 70B, each", "All", f"{NAME}, each", "All"],
     [
         [
             n,
             q.kv_per_token("llama-3.1-70b", tp=n),
             n * q.kv_per_token("llama-3.1-70b", tp=n),
-            q.kv_per_token(V3, tp=n),
-            n * q.kv_per_token(V3, tp=n),
+            q.kv_per_token(MODEL, tp=n),
+            n * q.kv_per_token(MODEL, tp=n),
         ]
         for n in ranks
     ],
@@ -153,15 +162,15 @@ claim(q.kv_per_token("llama-3.1-70b", tp=8), 40_960)
 claim(q.kv_per_token("llama-3.1-70b", tp=16), 40_960)
 bars(
     "Memory on each of eight H200s with 100 requests of 32K tokens. Each GPU stores a share of Llama's keys and values, "
-    "but all of DeepSeek-V3's latents.",
+    f"but all latents of {NAME}.",
     {
         "Llama 3.1 70B": {
             "weights": ("weights, an eighth", q.weights("llama-3.1-70b", "fp8", tp=8)),
             "cache": ("100 requests of 32K", 100 * q.kv_request("llama-3.1-70b", tokens=32768, tp=8)),
         },
-        "DeepSeek-V3": {
-            "weights": ("weights, an eighth", q.weights(V3, tp=8)),
-            "cache": ("100 requests of 32K", 100 * q.kv_request(V3, tokens=32768, tp=8)),
+        NAME: {
+            "weights": ("weights, an eighth", q.weights(MODEL, tp=8)),
+            "cache": ("100 requests of 32K", 100 * q.kv_request(MODEL, tokens=32768, tp=8)),
         },
     },
     limit_bytes=q.memory("H200"),
@@ -175,7 +184,6 @@ bars(
 # [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts.
 
 # %% tags=["hide"]
-heads = {n: max(1, 8 // n) for n in ranks}
 instrument(
     Instrument(
         "Split a GQA model and an MLA model over GPUs with tensor parallelism",
@@ -187,11 +195,9 @@ instrument(
             Output("heads", "KV heads of Llama 3.1 70B on each GPU", "divided_heads", (8, "ranks")),
             Output("token", "", "attention_token_bytes", (80, "heads", 128, 2)),
             Output("llama", "Llama: one request on each GPU", "product", ("token", "tokens"), "GiB.2"),
-            Output("latent", "", "latent_token_bytes", (61, 512, 64, 2)),
-            Output(
-                "deepseek", "DeepSeek-V3: one request on each GPU", "product", ("latent", "tokens"), "GiB.2"
-            ),
-            Output("copies", "DeepSeek-V3: all copies of it", "product", ("deepseek", "ranks"), "GiB.2"),
+            Output("latent", "", "latent_token_bytes", (layers, latent, rotary, 2)),
+            Output("same", f"{NAME}: one request on each GPU", "product", ("latent", "tokens"), "GiB.2"),
+            Output("copies", f"{NAME}: all copies of it", "product", ("same", "ranks"), "GiB.2"),
         ),
         {},
         rows=((0, 2), (1, 2), (2, 2), (3, 2), (4, 2)),
@@ -205,7 +211,7 @@ curves(
     x=ranks,
     lines={
         "Llama 3.1 70B": [30 * GiB / q.kv_per_token("llama-3.1-70b", tp=n) / 1000 for n in ranks],
-        "DeepSeek-V3": [30 * GiB / q.kv_per_token(V3, tp=n) / 1000 for n in ranks],
+        NAME: [30 * GiB / q.kv_per_token(MODEL, tp=n) / 1000 for n in ranks],
     },
     x_title="GPUs (tensor parallel)",
     y_title="KV pool (thousand tokens)",
@@ -222,7 +228,7 @@ curves(
 # %% tags=["hide"]
 guess(
     "In this FP8 format, the latent cache is what percentage of its 16-bit size?",
-    100 * q.kv_per_token(V3, "fp8_ds_mla") / q.kv_per_token(V3),
+    100 * q.kv_per_token(MODEL, "fp8_ds_mla") / q.kv_per_token(MODEL),
     unit="%",
     low=1,
     high=100,
@@ -247,11 +253,11 @@ takeaway(
 # ## Exercises
 
 # %% tags=["hide"]
-each = q.kv_request(V3, tokens=32768)
+each = q.kv_request(MODEL, tokens=32768)
 fit, summed = int(37 * GiB // each), int(8 * 37 * GiB // each)
 claim(fit, 17)
 exercise(
-    "**1.** Eight H200s run DeepSeek-V3 as one tensor-parallel group with a 16-bit cache and requests of 32K tokens. Each "
+    f"**1.** Eight H200s run {NAME} as one tensor-parallel group with a 16-bit cache and requests of 32K tokens. Each "
     "GPU has 37 GiB for "
     "the cache. How many requests fit?",
     fit,
@@ -266,13 +272,12 @@ exercise(
 )
 
 # %% tags=["hide"]
-ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(V3)
+ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(MODEL)
 exercise(
-    "**2.** On one GPU with a 16-bit cache, a token of Llama 3.1 8B takes more cache than a token of DeepSeek-V3. How many "
-    "times as much?",
+    f"**2.** On one GPU with a 16-bit cache, how many times as much cache as a token of {NAME} does a token of Llama 3.1 8B take?",
     ratio,
     unit="times",
-    solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(V3):,.0f}. The smaller model has the larger token.",
+    solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(MODEL):,.0f}. The smaller model has the larger token.",
     digits=2,
 )
 
@@ -313,7 +318,8 @@ quiz(
         "“MLA compresses ten times.” What do you ask?",
         right(
             "Compared with what?",
-            "The factor is 71 compared with all heads of the same model, and 3.6 compared with eight shared heads.",
+            f"The factor is {full / one:.0f} compared with all heads of the same model, and "
+            f"{2 * layers * 8 * 128 * 2 / one:.1f} compared with eight shared heads.",
         ),
         wrong("At which context length?", "The factor is the same at every length."),
         wrong(

@@ -38,13 +38,14 @@ from kvreport.book.chapter import (
 
 q = quantities()
 GiB, KiB, MB = 2**30, 2**10, 10**6
-HYBRID = "qwen3.6-27b"
-requires(q.state(HYBRID), HYBRID, "recurrent state")
-claim(q.state(HYBRID), 153_944_064)
-claim(q.kv_per_token(HYBRID), 65_536)
-claim(q.kv_per_token(HYBRID, "fp8"), 32_768)
-claim(q.layers(HYBRID), 64)
-claim(q.growing_layers(HYBRID), 16)
+MODEL = "qwen3.6-27b"
+NAME = q.catalog.model(MODEL).name
+requires(q.state(MODEL), MODEL, "recurrent state")
+claim(q.state(MODEL), 153_944_064)
+claim(q.kv_per_token(MODEL), 65_536)
+claim(q.kv_per_token(MODEL, "fp8"), 32_768)
+claim(q.layers(MODEL), 64)
+claim(q.growing_layers(MODEL), 16)
 claim(q.kv_per_token("gpt-oss-120b"), 36_864)
 claim(q.kv_per_token("gpt-oss-120b", at=1), 73_728)
 claim(q.window("gpt-oss-120b"), 128)
@@ -53,12 +54,12 @@ claim(q.window("gemma-3-27b"), 1024)
 
 # %% tags=["hide"]
 guess(
-    "How many of the 64 layers of Qwen3.6 27B store keys and values of every token?",
-    q.growing_layers(HYBRID),
+    f"How many of the {q.layers(MODEL)} layers of {NAME} store keys and values of every token?",
+    q.growing_layers(MODEL),
     unit="layers",
     low=0,
-    high=64,
-    why=f"The other {q.layers(HYBRID) - q.growing_layers(HYBRID)} layers keep a state: {q.state(HYBRID) / MB:.1f} MB for the whole "
+    high=q.layers(MODEL),
+    why=f"The other {q.layers(MODEL) - q.growing_layers(MODEL)} layers keep a state: {q.state(MODEL) / MB:.1f} MB for the whole "
     "request, whether it is one token long or a million.",
 )
 
@@ -115,7 +116,7 @@ models = {
     "Llama 3.1 8B": "llama-3.1-8b",
     "gpt-oss 120B": "gpt-oss-120b",
     "Gemma 3 27B": "gemma-3-27b",
-    "Qwen3.6 27B": HYBRID,
+    NAME: MODEL,
 }
 table(
     "16-bit cache of one request",
@@ -157,7 +158,7 @@ curves(
 
 # %% tags=["hide"]
 given = {}
-for key, model in (("llama", "llama-3.1-8b"), ("gemma", "gemma-3-27b"), ("qwen", HYBRID)):
+for key, model in (("llama", "llama-3.1-8b"), ("gemma", "gemma-3-27b"), ("hybrid", MODEL)):
     given[f"{key}_c"], given[f"{key}_t"] = cache_terms(q, model)
 instrument(
     Instrument(
@@ -174,8 +175,10 @@ instrument(
             Output(
                 "gemma", "Gemma 3 27B (windows)", "request_bytes", ("gemma_c", "gemma_t", "tokens"), "GiB.3"
             ),
-            Output("qwen", "Qwen3.6 27B (hybrid)", "request_bytes", ("qwen_c", "qwen_t", "tokens"), "GiB.3"),
-            Output("against", "Hybrid as a share of Llama", "ratio", ("qwen", "llama"), "%.0"),
+            Output(
+                "hybrid", f"{NAME} (hybrid)", "request_bytes", ("hybrid_c", "hybrid_t", "tokens"), "GiB.3"
+            ),
+            Output("against", "Hybrid as a share of Llama", "ratio", ("hybrid", "llama"), "%.0"),
         ),
         given,
         rows=((0,), (4,), (7,), (9,), (11,), (13,)),
@@ -191,7 +194,7 @@ instrument(
 # {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} of 128K in 43 GiB.
 
 # %% tags=["hide"]
-true = int(43 * GiB // q.kv_request(HYBRID, "fp8", tokens=131072))
+true = int(43 * GiB // q.kv_request(MODEL, "fp8", tokens=131072))
 claim(true, 10)
 guess(
     "Count only what the layers really store. How many requests of 128K fit in the same 43 GiB?",
@@ -199,13 +202,13 @@ guess(
     unit="requests",
     low=0,
     high=1000,
-    why=f"A token takes {q.kv_per_token(HYBRID, 'fp8') / KiB:g} KiB, and a request of 128K with its states "
-    f"{q.kv_request(HYBRID, 'fp8', tokens=131072) / GiB:.2f} GiB.",
+    why=f"A token takes {q.kv_per_token(MODEL, 'fp8') / KiB:g} KiB, and a request of 128K with its states "
+    f"{q.kv_request(MODEL, 'fp8', tokens=131072) / GiB:.2f} GiB.",
 )
 
 # %%
 answer = kvreport.estimate(
-    HYBRID, gpu="h100-nvl-94gb", weights="fp8", kv="fp8", utilization=0.75, context_tokens="128K"
+    MODEL, gpu="h100-nvl-94gb", weights="fp8", kv="fp8", utilization=0.75, context_tokens="128K"
 )
 budget = answer.budget
 table(
@@ -227,7 +230,7 @@ table(
 # %% tags=["hide"]
 claim(answer.kv_bytes_per_token_per_gpu, 32_768)
 claim(answer.state_bytes_per_request_per_gpu, 153_944_064)
-assert answer.kv_bytes_per_request_per_gpu >= q.kv_request(HYBRID, "fp8", tokens=131072)
+assert answer.kv_bytes_per_request_per_gpu >= q.kv_request(MODEL, "fp8", tokens=131072)
 assert answer.max_concurrent_requests_by_memory > 3
 claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
@@ -256,16 +259,16 @@ takeaway(
 # ## Exercises
 
 # %% tags=["hide"]
-meet = q.state(HYBRID) / (q.kv_per_token("llama-3.1-8b") - q.kv_per_token(HYBRID))
+meet = q.state(MODEL) / (q.kv_per_token("llama-3.1-8b") - q.kv_per_token(MODEL))
 claim(meet, 2349)
 exercise(
-    "**1.** From what length (in tokens) does Qwen3.6 27B need less cache than Llama 3.1 8B, both in 16 bits?",
+    f"**1.** From what length (in tokens) does {NAME} need less cache than Llama 3.1 8B, both in 16 bits?",
     meet,
     unit="tokens",
-    solution=f"The state of {q.state(HYBRID) / MB:.1f} MB divided by the "
-    f"{(q.kv_per_token('llama-3.1-8b') - q.kv_per_token(HYBRID)) / KiB:g} KiB that the hybrid saves with each token.",
+    solution=f"The state of {q.state(MODEL) / MB:.1f} MB divided by the "
+    f"{(q.kv_per_token('llama-3.1-8b') - q.kv_per_token(MODEL)) / KiB:g} KiB that the hybrid saves with each token.",
     traps={
-        q.state(HYBRID)
+        q.state(MODEL)
         / q.kv_per_token(
             "llama-3.1-8b"
         ): "The tokens of the hybrid model take memory too, so divide by the difference."

@@ -301,7 +301,7 @@ batch = max(b for b in range(1, 400) if q.decode_time(MODEL, GPU, batch=b, token
 fit = int(left // q.kv_request(MODEL, tokens=8192))
 assert batch > fit
 exercise(
-    "**1.** A user needs 20 tokens per second. According to the bound, how many requests of 8K can one H100 decode together?",
+    f"**1.** A user needs 20 tokens per second. According to the bound, how many requests of 8K can one {GPU} decode together?",
     batch,
     unit="requests",
     within=0.05,

@@ -29,7 +29,9 @@ from kvreport.book.chapter import (
     listing,
     quantities,
     quiz,
+    requires,
     right,
+    room,
     table,
     takeaway,
     wrong,
@@ -37,9 +39,13 @@ from kvreport.book.chapter import (
 
 q = quantities()
 GiB, KiB, MiB = 2**30, 2**10, 2**20
-QWEN, LLAMA = "Qwen/Qwen2.5-7B", "llama-3.1-8b"
+MODEL = "llama-3.1-8b"
+NAME = q.catalog.model(MODEL).name
+room(q, MODEL, "H100")  # stops here where another model is too large
+requires(q.kv_per_token(MODEL), MODEL, "KV cache")
+LOGGED = "Qwen/Qwen2.5-7B"  # the dimensions of a model whose log is read below
 claim(q.kv_bytes(layers=40, kv_heads=8, head_dim=128), 163_840)
-claim(q.kv_per_token(QWEN, tp=2), 28_672)
+claim(q.kv_per_token(LOGGED, tp=2), 28_672)
 
 # %% tags=["hide"]
 choose(
@@ -159,16 +165,16 @@ table(
 # The current releases of three engines print the following lines. The numbers are our predictions for Llama 3.1 8B.
 
 # %% tags=["hide"]
-vllm = kvreport.estimate(LLAMA, gpu="H100", context_tokens="16K")
-sglang = kvreport.estimate(LLAMA, gpu="H100", engine="sglang", context_tokens="16K")
+vllm = kvreport.estimate(MODEL, gpu="H100", context_tokens="16K")
+sglang = kvreport.estimate(MODEL, gpu="H100", engine="sglang", context_tokens="16K")
 cpp = kvreport.estimate(
-    LLAMA, gpu="rtx-4090", engine="llama-cpp", weights="q4_k_m", context_tokens="32K", parallel=1
+    MODEL, gpu="rtx-4090", engine="llama-cpp", weights="q4_k_m", context_tokens="32K", parallel=1
 )
 cells = cpp.to_dict()["kv_cache_bytes"] / MiB
-half = sglang.kv_pool_tokens * q.kv_per_token(LLAMA) / 2 / GiB
+half = sglang.kv_pool_tokens * q.kv_per_token(MODEL) / 2 / GiB
 claim(cells, 4096)
 listing(
-    "vLLM 0.33, H100, --max-model-len 16384",
+    f"vLLM 0.33, {NAME}, H100, --max-model-len 16384",
     f"  Available KV cache memory: {vllm.budget.kv_pool_bytes / GiB:.2f} GiB",
     f"  GPU KV cache size: {vllm.kv_pool_tokens:,} tokens",
     f"  Maximum concurrency for 16,384 tokens per request: {vllm.max_concurrency:.2f}x",
@@ -177,7 +183,7 @@ listing(
     f"  KV Cache is allocated. #tokens: {sglang.kv_pool_tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB",
     "",
     "llama.cpp, RTX 4090, Q4_K_M, -c 32768 -np 1",
-    f"  llama_kv_cache: size = {cells:.2f} MiB ( 32768 cells,  32 layers,  1/1 seqs),",
+    f"  llama_kv_cache: size = {cells:.2f} MiB ( 32768 cells,  {q.growing_layers(MODEL)} layers,  1/1 seqs),",
     f"                  K (f16): {cells / 2:.2f} MiB, V (f16): {cells / 2:.2f} MiB",
 )
 
@@ -200,7 +206,7 @@ listing(
 # %% tags=["hide"]
 guess(
     "How many GiB of cache do the two GPUs have together?",
-    1_192_160 * q.kv_per_token(QWEN) / GiB,
+    1_192_160 * q.kv_per_token(LOGGED) / GiB,
     unit="GiB",
     low=0,
     high=1000,
@@ -210,14 +216,14 @@ guess(
 )
 
 # %%
-claim(1_192_160 * q.kv_per_token(QWEN, tp=2) / GiB, 31.83, within=0.001)
+claim(1_192_160 * q.kv_per_token(LOGGED, tp=2) / GiB, 31.83, within=0.001)
 claim(1_192_160 / 16_384, 72.76, within=0.0001)
 table(
     "Per GPU or in total?",
     ["Where", "Bytes per token", "For 1,192,160 tokens, GiB"],
     [
-        ["on each of the two", q.kv_per_token(QWEN, tp=2), 1_192_160 * q.kv_per_token(QWEN, tp=2) / GiB],
-        ["together", q.kv_per_token(QWEN), 1_192_160 * q.kv_per_token(QWEN) / GiB],
+        ["on each of the two", q.kv_per_token(LOGGED, tp=2), 1_192_160 * q.kv_per_token(LOGGED, tp=2) / GiB],
+        ["together", q.kv_per_token(LOGGED), 1_192_160 * q.kv_per_token(LOGGED) / GiB],
     ],
 )
 
@@ -250,7 +256,7 @@ table(
 claim(4 * 165_792 // 528 / (ceil(262_144 / 528) + 3), 2.52, within=0.004)
 instrument(
     Instrument(
-        "From a log's lines to your own lengths (Llama 3.1 8B, blocks of 16)",
+        f"From a log's lines to your own lengths ({NAME}, blocks of 16)",
         (
             Slider(
                 "gib", "Available KV cache memory (GiB)", (5, 10, 20, 30, 40, 54, 61, 80, 120), 5, "count"
@@ -262,7 +268,7 @@ instrument(
         ),
         (
             Output("pool", "", "product", ("gib", GiB)),
-            Output("blocks", "Blocks", "whole_number", ("pool", 16 * 131_072)),
+            Output("blocks", "Blocks", "whole_number", ("pool", 16 * q.kv_per_token(MODEL))),
             Output("size", "GPU KV cache size (tokens)", "product", ("blocks", 16)),
             Output("printed", "Maximum concurrency, as printed", "ratio", ("size", "longest"), "×.2"),
             Output("held", "", "reserved_tokens", ("tokens", 16)),
@@ -303,17 +309,16 @@ takeaway(
 # ## Exercises
 
 # %% tags=["hide"]
-room = 61.2 * GiB
-blocks = floor(room / (16 * q.kv_per_token(LLAMA)))
+blocks = floor(61.2 * GiB / (16 * q.kv_per_token(MODEL)))
 claim(blocks * 16, 501_344)
 exercise(
-    "**1.** A log shows 61.2 GiB available for Llama 3.1 8B on one GPU with a longest request of 131,072. Which maximum "
+    f"**1.** A log shows 61.2 GiB available for {NAME} on one GPU with a longest request of 131,072. Which maximum "
     "concurrency does it print?",
     blocks * 16 / 131_072,
     unit="×",
     digits=2,
     within=0.01,
-    solution=f"61.2 GiB / 128 KiB, rounded down to whole blocks of 16, gives {blocks * 16:,} tokens. Divide this number by 131,072.",
+    solution=f"61.2 GiB / {q.kv_per_token(MODEL) / KiB:g} KiB, rounded down to whole blocks of 16, gives {blocks * 16:,} tokens. Divide this number by 131,072.",
     traps={float(blocks * 16): "These are the tokens. Divide by the longest request."},
 )
 
@@ -325,9 +330,9 @@ exercise(
     blocks // each,
     unit="requests",
     within=0,
-    solution=f"Each request takes {each} of {blocks:,} blocks. The result is far more than the printed 3.83, which is for "
-    "the longest request.",
-    traps={3.0: "This is for requests of 131,072 tokens."},
+    solution=f"Each request takes {each} of {blocks:,} blocks. The result is far more than the printed {blocks * 16 / 131_072:.2f}, "
+    "which is for the longest request.",
+    traps={float(blocks * 16 // 131_072): "This is for requests of 131,072 tokens."},
 )
 
 # %% tags=["hide"]

@@ -30,6 +30,7 @@ from kvreport.book.chapter import (
     guess,
     instrument,
     item,
+    quantities,
     quiz,
     requires,
     right,
@@ -47,7 +48,8 @@ from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.trace import TracedRequest, build, with_outputs
 
 GiB = 2**30
-MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"
+MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "H100"
+NAME = quantities().catalog.model(MODEL).name
 found = replay("mooncake-conversation", MODEL, gpu=GPU, order_only=True, hit_rate=0.30)
 requires(found.hit_rate_best or 0, MODEL, "cache of tokens")
 pool = found.estimate.budget.kv_pool_bytes
@@ -60,7 +62,7 @@ claim(found.hit_rate / found.hit_rate_unlimited, 0.235, within=0.05)
 
 # %% tags=["hide"]
 guess(
-    "The KV pool of an H100 with a 7B model holds about a million tokens. Over one hour of a chat assistant's traffic, "
+    f"The KV pool of an {GPU} with {NAME} holds about {round(found.estimate.kv_pool_tokens or 0, -4):,} tokens. Over one hour of a chat assistant's traffic, "
     "what percentage of the possible hits "
     "does this pool reach?",
     100 * found.hit_rate / found.hit_rate_unlimited,
@@ -158,7 +160,7 @@ guess(
 
 # %%
 table(
-    "Hit rate by size of the KV cache, for a chat assistant on Qwen2.5 7B",
+    f"Hit rate by size of the KV cache, for a chat assistant on {NAME}",
     ["KV cache, GiB", "LRU", "Best possible"],
     [
         [f"{point.cache_bytes / GiB:,.0f}", f"{point.lru:.1%}", f"{point.best:.1%}"]
@@ -249,7 +251,7 @@ def line(speed):
 
 
 table(
-    "One H100 under one hour of chat traffic, by speed of arrivals",
+    f"One {GPU} under one hour of chat traffic, by speed of arrivals",
     [
         "Arrivals, times as fast",
         "Running, mean",
@@ -370,7 +372,7 @@ tiers = {
     for policy in ("write_through", "on_eviction")
 }
 table(
-    "256 GiB of host memory next to one H100",
+    f"256 GiB of host memory next to one {GPU}",
     ["Blocks are copied", "Hit rate"],
     [
         ["never (no host memory)", f"{found.hit_rate:.1%}"],

@@ -48,6 +48,7 @@ PRICE = 4.0  # per GPU-hour, in whatever currency you pay; an assumption, not a 
 EFFICIENCY = 0.6  # share of the lower bound's speed that a good server reaches
 
 q = quantities()
+NAME = q.catalog.model(MODEL).name
 GiB = 2**30
 MEAN = PROMPT + OUTPUT // 2  # what a request holds on average while it is answered
 SIZES = tuple(n for n in (1, 2, 4, 8) if q.heads(MODEL) % n == 0)  # GPUs of one replica
@@ -98,7 +99,7 @@ fewest = {
 }
 RANKS = min(2 * fewest["fp8"], SIZES[-1])  # twice the fewest, so that a batch fits too
 guess(
-    "What is the smallest number of H200s that the model needs with 16-bit weights?",
+    f"What is the smallest number of {GPU}s that the model needs with 16-bit weights?",
     fewest["bf16"],
     unit="GPUs",
     low=1,
@@ -109,7 +110,7 @@ guess(
 
 # %%
 table(
-    "One replica by weights and tensor-parallel size (16-bit cache, longest request 8K)",
+    f"One replica of {NAME} by weights and tensor-parallel size (16-bit cache, longest request 8K)",
     ["Weights", "GPUs", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of 8K"],
     [
         [
@@ -535,7 +536,7 @@ takeaway(
 #
 # ## Exercises
 #
-# The exercises are graded from easy to hard. Change the first cell of the downloaded notebook to check the last ones.
+# The exercises are graded from easy to hard. Change the first cell of the downloaded notebook to check the last one.
 
 # %% tags=["hide"]
 short_prompt = q.prefill_time(

@@ -10,7 +10,9 @@ from typing import Final
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _STRONG: Final = re.compile(r"\*\*([^*]+)\*\*")
-_DRAWN: Final = re.compile(r"<(svg|template|script|style)\b.*?</\1\s*>", re.DOTALL)
+_DRAWN: Final = re.compile(
+    r'<(svg|template|script|style)\b.*?</\1\s*>|<div class="kv-keys">.*?</div>', re.DOTALL
+)
 _TABLE: Final = re.compile(r"<table\b.*?</table>", re.DOTALL)
 _CAPTION: Final = re.compile(r"<caption[^>]*>(.*?)</caption>", re.DOTALL)
 _ROW: Final = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
