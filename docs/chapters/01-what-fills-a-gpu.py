@@ -1,8 +1,8 @@
 # %% [markdown]
 # # KV cache: what fills a GPU's memory
 #
-# A language model is a large file of numbers and a small program that multiplies them. The file is usually in the memory of a
-# graphics processor, a **GPU**. This memory also holds the **KV cache**, whose size determines how many people can use
+# A language model is a large file of numbers and a small program that multiplies them. To run, the file is loaded into the memory
+# of a graphics processor, or **GPU**. This memory also holds the **KV cache**, whose size determines how many people can use
 # the model at the same time. This chapter assumes no knowledge of GPUs.
 #
 # ## How many conversations fit on an 80 GB GPU?

@@ -203,7 +203,7 @@ def details(family: str, seen: FirstSeen) -> str:
 def _alone(found: FirstSight) -> str:
     """Why a band was compared in more logs than an error was."""
     few = found.without_error
-    return f"; {few} of these {'has' if few == 1 else 'have'} a band but no recorded error" if few else ""
+    return f", {few} of them without a recorded error" if few else ""
 
 
 def _percent(share: float) -> str:

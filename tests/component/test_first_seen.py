@@ -64,7 +64,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
             in told
         )
         alone = [log for log in running if log.covered is not None and log.error is None]
-        assert ("a band but no recorded error" in told) or not alone
+        assert ("of them without a recorded error" in told) or not alone
         assert len(inside) == len(sizes) + len(alone)
         assert "We have since widened the bands." in told
         refused = [log for log in logs if log.starts_observed is False]
@@ -106,7 +106,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert made.lead.count("</p>", 0, made.lead.index("first-sight-chart")) == 1
     assert made.lead.index("first-sight-chart") < made.lead.index("<li>We predicted")
     assert (
-        f"{len(empty)} further log{'s are' if len(empty) != 1 else ' is'} not plotted, because the prediction left no memory"
+        f"{len(empty)} other log{'s are' if len(empty) != 1 else ' is'} not plotted, because the prediction left no memory"
         in made.lead
     )
     without = validation.page(open_catalog())

@@ -12,6 +12,7 @@ import os
 import subprocess
 import venv
 import zipfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -105,9 +106,13 @@ def downloads(request, tmp_path_factory) -> Path:
     quantities = Quantities(open_catalog(REPOSITORY / "data"))
     for path in CHAPTERS:
         text, number = path.read_text(encoding="utf-8"), path.stem[:2]
-        if request.param == "another model" and number in FIRST_CELLS:
-            text = of_another_model(text, number, OTHER.get(number, FULL))
         cells = notebook.portable(text, f"chapters/{path.name}", quantities, SITE)
+        if request.param == "another model" and number in FIRST_CELLS:
+            (place,) = (
+                n for n, one in enumerate(cells) if one.kind == "code" and FIRST_CELLS[number] in one.text
+            )
+            text = of_another_model(cells[place].text, number, OTHER.get(number, FULL))
+            cells[place] = replace(cells[place], text=text)
         (folder / f"{path.stem}.ipynb").write_text(notebook.notebook(cells), encoding="utf-8")
         (folder / f"{path.stem}.py").write_text(notebook.script(cells), encoding="utf-8")
     return folder

@@ -147,7 +147,7 @@ def test_the_conditions_name_what_the_sentence_leaves_out(site: SiteData) -> Non
     assert shorter
     assert unread
     assert SENTENCES["gpu_below"].format(context="8K", number=shorter, all=len(site.models)) in told
-    assert f"The count of served models excludes {unread} model" in told
+    assert f"The count excludes {unread} model" in told
 
 
 def served_at(model: Model, context: int) -> int:

@@ -81,7 +81,7 @@ def mark_name(model: str, gpu: str, error: float) -> str:
 def chart(request: charts.ChartRequest) -> Chart:
     """Return the picture, ready to stand in a page."""
     data = cast("charts.FirstSights", request.data)
-    logs = counted(data.empty, "further log is|further logs are")
+    logs = counted(data.empty, "other log is|other logs are")
     empty = f" {logs} not plotted, because the prediction left no memory for the cache." if data.empty else ""
     return Chart(
         id="first-sight-chart",

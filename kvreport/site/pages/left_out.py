@@ -29,7 +29,7 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". If today's band is put around our first predictions of {first.logs} pools, it contains {first.coverage:.0%} of the logged sizes"
+        else f". Around our first predictions of {first.logs} pools, today's band contains {first.coverage:.0%} of the logged sizes"
     )
     return (
         f"We tested today's rules on {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
