@@ -77,7 +77,7 @@ guess(
     low=0,
     high=10_000,
     why=f"Each of these conversations takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. "
-    "A number of conversations means nothing without their length.",
+    "Without a length, a number of conversations means nothing.",
 )
 
 # %% [markdown]
@@ -334,7 +334,7 @@ fold(
 # %% tags=["hide"]
 quiz(
     item(
-        "Which part of the memory does not depend on how many people are talking?",
+        "Which part of the memory does not depend on the number of conversations?",
         right("The weights", "The GPU stores them once. Most of the engine's reserve is constant too."),
         wrong("The KV cache", "The cache grows with every conversation and every token."),
         wrong(
@@ -343,14 +343,14 @@ quiz(
         ),
     ),
     item(
-        "Interview question: a quantized model loads without trouble. Can it still run out of memory?",
+        "Interview question: a quantized model loads without trouble. Can memory still limit the server?",
         wrong(
             "No: once the weights fit, memory is solved",
             "This is the common wrong answer. Loading tests only the weights.",
         ),
         right(
             "Yes: the cache grows with context and concurrency",
-            "Requests fill the cache later.",
+            "When the cache is full, further requests wait.",
         ),
         wrong("Only if the weights grow", "The weights never grow while the model is being served."),
     ),
@@ -369,8 +369,7 @@ quiz(
 
 # %% [markdown]
 # When is the cache larger than the weights? For this model, the cache is larger from
-# {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, whether these tokens are in one
-# conversation or in many.
+# {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, in one conversation or in many.
 #
 # ## Next
 #

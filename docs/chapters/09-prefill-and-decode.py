@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Prefill and decode: compute-bound and memory-bound
 #
-# Memory determines how many requests *fit*, and time determines how many are *served*. A model works in two phases that load
+# Memory determines how many requests *fit*, and time determines how many are *served*. A model works in two phases that stress
 # different parts of the GPU. The KV cache connects them.
 #
 # ## What limits a GPU that serves one user?
@@ -283,7 +283,7 @@ table(
 # %% tags=["hide"]
 takeaway(
     "Reading long prompts is compute-bound, and writing is memory-bound. Batching shares the weights, not the caches. "
-    "The two phases need different machines, so large services run prefill and decode on separate groups of GPUs."
+    "The two phases stress different resources, so large services often run prefill and decode on separate groups of GPUs."
 )
 
 # %% [markdown]
