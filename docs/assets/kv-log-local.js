@@ -44,7 +44,7 @@
       unplaced: 0,
     };
     const estimated = {};
-    for (const line of text.split(/\r\n|\n|\r/)) {
+    for (const line of lastStart(table, text.split(/\r\n|\n|\r/), find)) {
       readLine(start, line, find, mib, table);
       for (const one of line.matchAll(find.expected)) {
         estimated[one.groups.part] = Math.trunc(Number(one.groups.size) * table.units[one.groups.unit]);
@@ -93,6 +93,19 @@
         .map(([kind, bytes]) => [kind, Math.trunc(bytes)]);
       if (known.length) start.buffers[table.expected[at]] = Object.fromEntries(known);
     });
+  }
+
+  /* The lines of the last start that says where bytes are, or why it ends: those of two are no sum. */
+  function lastStart(table, lines, find) {
+    const begun = [{ lines: [], told: false }];
+    for (const line of lines) {
+      const needs = line.includes(table.need);
+      if (find.build.test(line) || needs) begun.push({ lines: [], told: false });
+      const last = begun[begun.length - 1];
+      last.lines.push(line);
+      last.told ||= needs || table.telling.some((name) => find[name].test(line));
+    }
+    return (begun.findLast((one) => one.told) || { lines }).lines;
   }
 
   function readLine(start, line, find, mib, table) {

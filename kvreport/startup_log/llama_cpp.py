@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import Any, Final
 
 from kvreport.catalog.log_lines import log_lines
@@ -21,6 +22,9 @@ _NUMBERS: Final = ("context", "slots", "ubatch", "batch")
 """Lines whose only group is a setting of this name."""
 _AGAIN: Final = "retrying without pipeline parallelism"
 _PLACED_KINDS: Final = {"model weights": "model", "kv cache": "KV", "compute graph": "compute"}
+_NEED: Final = "memory.required.full="
+_TELLING: Final = ("buffer", "placed", "out", "ends")
+"""Lines that say where bytes are, or why a start ends."""
 _PLACED_ENDS: Final = 'msg="total memory"'
 _EXPECTED: Final = ("expected on devices", "CPU (expected)")
 _UNDIVIDED: Final = "all"
@@ -122,7 +126,7 @@ MARKS: Final = (
     "load_tensors:",
     "sched_reserve:",
     "llama_context:",
-    "memory.required.full=",
+    _NEED,
     'msg="model weights" device=',
 )
 """Words of lines that only llama.cpp and Ollama print."""
@@ -142,6 +146,8 @@ def browser_table() -> dict[str, Any]:
         "placedEnds": _PLACED_ENDS,
         "options": OPTIONS,
         "again": _AGAIN,
+        "need": _NEED,
+        "telling": list(_TELLING),
     }
 
 
@@ -159,7 +165,7 @@ def looks_like_llama_cpp(text: str) -> bool:
 def read_start(lines: Iterable[str]) -> LlamaStart:
     """Read the start-up lines of llama.cpp or Ollama; other lines are passed over."""
     start = LlamaStart()
-    for line in lines:
+    for line in _last_start(lines):
         _read_line(start, line)
         if named := _find()["build"].search(line):
             start.build = named[1]
@@ -169,6 +175,21 @@ def read_start(lines: Iterable[str]) -> LlamaStart:
     if not start.buffers and "full" in start.estimated:
         _expect(start)
     return start
+
+
+def _last_start(lines: Iterable[str]) -> list[str]:
+    """The lines of the last start that says where bytes are, or why it ends: those of two are no sum.
+
+    A start begins with the number of the build, or with what an older Ollama expects.
+    """
+    find, begun, told = _find(), [list[str]()], [False]
+    for line in lines:
+        if find["build"].search(line) or _NEED in line:
+            begun.append([])
+            told.append(False)
+        begun[-1].append(line)
+        told[-1] |= _NEED in line or any(find[name].search(line) for name in _TELLING)
+    return next((begun[at] for at in reversed(range(len(begun))) if told[at]), [*chain(*begun)])
 
 
 def _expect(start: LlamaStart) -> None:

@@ -39,6 +39,15 @@ def test_two_caches_add_up() -> None:
     assert start.free == {"Vulkan0": 11312 * MIB}
 
 
+def test_two_starts_are_no_sum() -> None:
+    """A server that was started anew has its memory once: the last start that says where it is counts."""
+    build = "build: 6730 (e60f241ea) with cc (Ubuntu 13.3.0) for x86_64-linux-gnu\n"
+    last = read_start(GEMMA.splitlines())
+    for text in (build + QWEN + build + GEMMA, build + GEMMA + build + "main: loading model\n"):
+        start = read_start(text.splitlines())
+        assert (start.buffers, start.cells, start.build) == (last.buffers, last.cells, "6730")
+
+
 def test_states_and_refusals() -> None:
     """Recurrent states are read, and a start that ran out says so."""
     lines = [
