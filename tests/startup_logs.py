@@ -111,6 +111,11 @@ sched_reserve:    Vulkan0 compute buffer size =   368.04 MiB
 sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
 """
 
+LOGS["services"] = "\n".join(
+    f"chat-1  | {one}\ncode_2 | {one.replace('Qwen2.5-72B-Instruct', 'Qwen3-8B')}"
+    for one in LOGS["vllm-ranks"].splitlines()
+)
+
 LINES = sorted({line for text in LOGS.values() for line in text.splitlines()})
 NUMBERS = ("0", "-0", "1", "-1", "00017", ",", "1,,,", "0.0", ".5", "1e9", "inf", "nan", "9" * 18, "9" * 400)
 NOISE = (

@@ -95,8 +95,9 @@
       recognised = [],
       unknown = [],
       votes = Object.fromEntries(table.engines.map((name) => [name, 0]));
-    const { first, end, starts } = lastStart(table, lines);
-    lines.forEach((line, index) => {
+    const { kept, others } = oneService(table, lines);
+    const { first, end, starts } = lastStart(table, kept);
+    kept.forEach((line, index) => {
       const shown = trimmed(line.slice(0, LONGEST_LINE));
       if (!shown || index < first || index >= end) return;
       let any = false;
@@ -135,7 +136,7 @@
     });
     const most = Object.keys(votes).reduce((best, one) => (votes[one] > votes[best] ? one : best));
     const engine = votes[most] > 0 ? most : null;
-    return { engine, facts, recognised, unknown, starts, doubtful };
+    return { engine, facts, recognised, unknown, starts: starts + others, doubtful };
   }
 
   /* Thousands as engines print them: a comma that is followed by other than three digits is a decimal one. */
@@ -154,6 +155,17 @@
       if (find.script.test(cut)) script += 1;
     }
     return script >= table.most_script;
+  }
+
+  // Of the lines of several services beside each other, those of the last that tells something.
+  function oneService(table, lines) {
+    const service = new RegExp(table.service), results = new RegExp(table.results, "s");
+    const named = lines.map((line) => service.exec(line)?.[1]);
+    const told = named.filter((name, at) => name && results.test(lines[at].slice(0, LONGEST_LINE)));
+    const others = new Set(told).size - 1;
+    if (others < 1) return { kept: lines, others: 0 };
+    const last = told[told.length - 1];
+    return { kept: lines.map((line, at) => !named[at] || named[at] === last ? line : ""), others };
   }
 
   // Of several starts one after the other, the last that tells something: the same as last_start() in Python.

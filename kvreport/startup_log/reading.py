@@ -63,6 +63,9 @@ _WRITTEN: Final = re.compile(WRITTEN, re.ASCII)
 _BEGINS: Final = re.compile(BEGINS, re.ASCII)
 _COMMANDS: Final = re.compile(COMMANDS, re.ASCII)
 _RESULTS: Final = re.compile(RESULTS, re.ASCII)
+SERVICE: Final = r"([A-Za-z0-9][\w.-]{0,80}[_-][0-9]{1,4}) *\| "
+"""Begins a line of a service where those of several are printed together (``docker compose logs``)."""
+_SERVICE: Final = re.compile(SERVICE, re.ASCII)
 _SERVING: Final = re.compile(
     r'HTTP/[12](?:\.[01])?" [1-5][0-9]{2}\b|throughput: [0-9.]+ tokens/s|(?:Prefill|Decode) batch[,.] ?#',
     re.ASCII,
@@ -217,6 +220,7 @@ def read_log(text: str, folder: Path | None = None) -> Reading:
             "log: found a deployment file or a script; allowed: the lines that an engine printed "
             '(kvreport estimate "COMMAND" reads a start command)'
         )
+    lines, others = one_service(lines)
     first, end, starts = last_start(lines)
     known = patterns(folder)
     doubtful: list[int] = []
@@ -240,7 +244,9 @@ def read_log(text: str, folder: Path | None = None) -> Reading:
     most = max(votes, key=votes.__getitem__)
     engine = most if votes[most] else None
     found_at = places(line.text for line in recognised)
-    return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at, starts, tuple(doubtful))
+    return Reading(
+        engine, facts, tuple(recognised), tuple(unknown), found_at, starts + others, tuple(doubtful)
+    )
 
 
 def is_script(lines: list[str]) -> bool:
@@ -254,6 +260,23 @@ def is_script(lines: list[str]) -> bool:
             return False
         script += _SCRIPT.search(cut) is not None
     return script >= MOST_SCRIPT
+
+
+def one_service(lines: list[str]) -> tuple[list[str], int]:
+    """Of the lines of several services beside each other (``docker compose logs``), those of the last that tells something.
+
+    Returns:
+        The lines, those of others empty, and how many others tell something.
+    """
+    named = [_SERVICE.match(line) for line in lines]
+    told = [
+        name[1] for name, line in zip(named, lines, strict=True) if name and _RESULTS.search(line[:MAX_LINE])
+    ]
+    others = len(set(told)) - 1
+    if others < 1:
+        return lines, 0
+    kept = [name is None or name[1] == told[-1] for name in named]
+    return [line if keep else "" for line, keep in zip(lines, kept, strict=True)], others
 
 
 def last_start(lines: list[str]) -> tuple[int, int, int]:
@@ -344,6 +367,7 @@ def table() -> dict[str, Any]:
         "begins": browser_expression(BEGINS),
         "commands": browser_expression(COMMANDS),
         "results": browser_expression(RESULTS),
+        "service": browser_expression(f"^{SERVICE}"),
         "script": browser_expression(SCRIPT),
         "written": browser_expression(WRITTEN),
         "most_script": MOST_SCRIPT,

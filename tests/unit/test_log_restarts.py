@@ -41,6 +41,15 @@ def test_the_last_start_that_ends_is_read(text, fits, starts):
     assert any(f"The log contains {starts} starts." in note for note in diagnose(text).notes) == (starts > 1)
 
 
+def test_lines_of_services_beside_each_other_do_not_mix():
+    """``docker compose logs``: the context of one server was divided by the pool of another."""
+    pairs = zip(SMALL.splitlines(), LARGE.splitlines(), strict=True)
+    text = "\n".join(f"chat-1  | {small}\ncode-1  | {large}" for small, large in pairs)
+    found, alone = read_log(text), read_log(LARGE)
+    assert (found.facts, found.starts) == (alone.facts, 2)
+    assert {line.number % 2 for line in found.recognised} == {0}
+
+
 def test_a_command_line_belongs_to_the_start_that_follows():
     found = read_log(SMALL + SERVE + LARGE)
     assert (found.recognised[0].number, found.facts["max_seqs"]) == (5, 7)
