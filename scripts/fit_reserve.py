@@ -121,9 +121,16 @@ FEW = 1.1
 MOST_OF_A_SOURCE: Final = 5
 """Logs that a source weighs in vLLM's constants and bands at most: many starts of one machine tell little of others."""
 
-OF_POOLS = {"wren-015": -0.276, "wren-016": -0.133, "plover-007": -0.0347, "plover-028": -0.0054}
+OF_POOLS = {
+    "wren-015": -0.276,
+    "wren-016": -0.133,
+    "plover-007": -0.0347,
+    "plover-028": -0.0054,
+    "siskin-076": -0.23787,
+}
 """Errors of the pool at first sight, of logs whose tokens were missed for another reason: a line of tokens that was taken to count
-another group's blocks (45 times too many), a cache's format that the record lacked, a block size that was misread."""
+another group's blocks (45 times too many), a cache's format or a number of requests that the record lacked, a block size that was
+misread."""
 
 
 @dataclass(frozen=True)
