@@ -75,6 +75,11 @@ A short answer.
 | cache | {{ REQUESTS * kv_request(MODEL, tokens=CONTEXT) as GiB.2 }} |
 | DCP | {{ fits(MODEL, GPU, tokens=CONTEXT, tp=GPUS, dcp=GPUS, weights=WEIGHTS) as requests }} |
 | always | {{ 1 GiB = GiB }} |
+
+| Model | Of a token |
+| --- | ---: |
+| **{{ MODEL }}**, yours | {{ kv_per_token(MODEL) as KiB.1 }} |
+| Llama 3.1 8B | {{ kv_per_token("llama-3.1-8b") as KiB }} |
 """,
     "second": "---\nreader: {model: llama-3.1-8b, gpu: H100}\n---\n# Second\n\n{{ MODEL }} has"
     " {{ parameters(MODEL) as billion.1 }} parameters.\n\nLlama 3.1 8B keeps"

@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, load, tokens, count, fixed, onDevices, ignoredNote } = kvreport;
+  const { $, $$, load, plainName, tokens, count, fixed, onDevices, ignoredNote } = kvreport;
   const FIELDS = "model gpu tp weights context requests".split(" ");
   const LAYOUT = "tp pp dp ep dcp nodes".split(" ");
   const UNITS = {
@@ -245,9 +245,7 @@
       decode_time: (options) =>
         known(kvKernel.decodeSeconds(step(options), options.batch || 1, options.tokens || 1024)),
       prefill_time: (options) =>
-        known(
-          kvKernel.prefillSeconds(step({ ...options, kv: undefined }), options.tokens, options.cached || 0),
-        ),
+        known(kvKernel.prefillSeconds(step(options), options.tokens, options.cached || 0)),
       slot_context: () => {
         const { contexts, weights } = home();
         return kvLessons.contextWithin(contexts, nextToWeights(), room() - weights);
@@ -395,6 +393,20 @@
       return found ? found.layout.tp : 1;
     }
 
+    /* A row of an example that says the same as the reader's own row is not shown twice. */
+    function hideTwins() {
+      const name = (row) => plainName(row.cells[0].textContent.split(",")[0]);
+      const values = (row) =>
+        [...row.cells].slice(1).map(({ textContent }) => textContent.replace(/\.0+(?!\d)/, ""));
+      for (const row of $$("tbody tr", root)) {
+        if (!$("[data-kv-case]", row.cells[0])) continue;
+        for (const other of $$("tr", row.parentNode)) {
+          if (other === row || $("[data-kv-case]", other.cells[0])) continue;
+          other.hidden = name(other) === name(row) && values(other).join() === values(row).join();
+        }
+      }
+    }
+
     /* Mark what does not follow the reader's case, or take the marks away. */
     function markExamples(on) {
       for (const label of $$(".kv-example", root)) label.remove();
@@ -477,11 +489,27 @@
           missing = error.message;
         }
       }
+      if (field("requests")) tooMany(words, names);
       if (state.context > facts.model.limit) {
         told.append(`${facts.model.name} supports at most ${tokens(facts.model.limit)} tokens. `);
       }
       if (missing) told.append(`A dash means that there is no number: ${missing}.`);
       follow(facts, gpu, size);
+    }
+
+    /* Say first that fewer requests fit than the reader's number. */
+    function tooMany(words, { GPU, GPUS, CONTEXT, REQUESTS, WEIGHTS }) {
+      try {
+        const fit = words.fits({ tokens: CONTEXT, tp: GPUS, weights: WEIGHTS });
+        if (fit >= REQUESTS) return;
+        told.append(
+          `${count(fit)} of the ${count(REQUESTS)} requests of ${
+            tokens(CONTEXT)
+          } tokens fit on ${GPU} at the default memory share. `,
+        );
+      } catch (error) {
+        if (!(error instanceof NoAnswer)) throw error;
+      }
     }
 
     /* Links to the tools and to the questions before and after keep the case. */
@@ -529,6 +557,7 @@
     }
 
     const done = () => {
+      hideTwins();
       kvreport.busy(false);
       root.dataset.kvShown = location.search || "printed";
     };

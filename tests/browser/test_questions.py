@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from visits import Visit
 
+from kvreport import estimate
 from kvreport.book import prose, reader_case
 from kvreport.book.expressions import names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
@@ -194,3 +195,28 @@ def test_what_does_not_follow_the_case_is_marked_as_an_example(browser, address)
     assert fixed.inner_text().startswith("Llama 3.1 8B keeps")
     visit.context.close()
     assert not visit.faults
+
+
+def test_an_example_of_the_readers_own_case_is_no_second_row(browser, address):
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/")
+    shown(page)
+    example = page.locator("tr", has_text="Llama 3.1 8B").filter(has_not_text="yours")
+    assert example.count() == 1
+    assert example.is_hidden()
+    visit.go("questions/first/?model=openai--gpt-oss-20b")
+    shown(page)
+    assert example.is_visible()
+    visit.context.close()
+    assert not visit.faults
+
+
+def test_more_requests_than_fit_are_said_first(browser, address):
+    """A page spoke of what 200 requests leave, where 13 fit."""
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/?requests=200")
+    shown(page)
+    fit = estimate("llama-3.1-8b", gpu="H100", context_tokens=8192).max_concurrent_requests
+    said = f"{fit} of the 200 requests of 8K tokens fit on one H100 at the default memory share."
+    assert said in page.inner_text("[data-kv-told]")
+    visit.context.close()
