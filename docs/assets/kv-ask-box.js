@@ -5,6 +5,7 @@
 
   const { $, load, make, gib, count } = kvreport;
   const NAMED = 8; /* layouts of which a sentence has the names */
+  const SERVER = 8; /* GPUs of a usual server */
 
   function askBox(form) {
     const base = new URL(form.dataset.kvAsk, location.href);
@@ -26,6 +27,8 @@
           ? (await fewestOn(site.known, found, base)).said
           : way.cards
           ? await cardsOf(found, base)
+          : way.saving
+          ? await savedByPrefix(way.saving, base)
           : "";
         const said = [number, way.said].filter(Boolean).join(" ");
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
@@ -44,10 +47,13 @@
       const chosen = !found.state.gpu && isChosen();
       const gpu = found.state.gpu || kvreport.now().gpu;
       const counted = found.counts && found.state.model && await fewestOn([gpu], found, base);
-      const layout = counted && counted.layout && kvState.stateOf(counted.layout);
+      const laid = found.layouts && await layoutsOn(gpu, found, base);
+      const best = (counted || laid)?.layout;
+      const layout = best && kvState.stateOf(best);
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state, ...layout });
       kvreport.remark?.(
-        [counted && counted.said, notUsed(found, site, chosen), await saving(found, base)].filter(Boolean)
+        [counted && counted.said, laid && laid.said, notUsed(found, site, chosen), await saving(found, base)]
+          .filter(Boolean)
           .join(" "),
         ...otherReleases(found),
       );
@@ -133,6 +139,52 @@
           }${tried.size > NAMED ? ` and ${count(tried.size - NAMED)} more` : ""}.`
           : `${model.name} runs in no layout of this page.`,
       };
+  }
+
+  /* The layouts of as many GPUs as a question says, else of a server, by the requests that they serve: as a sentence, and the
+     first. */
+  async function layoutsOn(id, { state }, base) {
+    const site = await kvreport.siteFor(base, state.engine);
+    const model = await kvreport.modelFor(base, site, state.model), gpu = kvCapacity.gpuOf(site, id);
+    if (!model || !gpu) return null;
+    const { tp, pp, dp } = kvState.named(state), devices = tp * pp * dp > 1 ? tp * pp * dp : SERVER;
+    const asked = kvreport.settled(site, { ...state, tp: undefined });
+    const context = Math.min(kvState.contextOf(asked, model), model.limit);
+    const able = kvState.everyLayout(site).filter((layout) =>
+      layout.devices === devices && layout.nodes === 1
+    )
+      .flatMap((layout) => kvState.deployments(site, model, gpu, { ...asked, ...kvState.stateOf(layout) }))
+      .map((one) => ({ layout: one.layout, users: kvCapacity.serve(one, context).users }))
+      .sort((a, b) => b.users - a.users);
+    if (!able.length) return null;
+    const each = able.map(({ layout, users }) => `${kvreport.result.ways(layout)}: ${count(users)}`).join(
+      "; ",
+    );
+    return {
+      layout: able[0].layout,
+      said: `Requests of ${kvreport.tokens(context)} tokens at once on ${
+        kvreport.onDevices(devices, gpu.short)
+      }, by layout: ${each}.`,
+    };
+  }
+
+  /* What a prompt that requests share saves where the engine stores it once, as a sentence; for the model of the form where the
+     question names none. */
+  async function savedByPrefix({ model: named, context, requests }, base) {
+    if (!(context && requests > 1)) return "";
+    const site = await kvreport.siteFor(base), slug = named || kvreport.now().model;
+    const model = await kvreport.modelFor(base, site, slug);
+    const held = model?.held[model.kv]?.[0];
+    if (!held) return "";
+    const [, terms] = held.kinds ? held.kinds[0] : held;
+    const once = kvKernel.requestBytes(0, terms, context);
+    return `Prefix caching stores a prompt of ${count(context)} tokens once for ${
+      count(requests)
+    } requests to ${model.name}${named ? "" : " (the model in the form)"}: ${
+      gib(once)
+    } GiB of KV cache in place of ${gib(requests * once)} GiB, which saves ${
+      gib((requests - 1) * once)
+    } GiB.`;
   }
 
   /* The accelerators of at most some memory that serve a question's model alone, by format of its weights, as a sentence. */

@@ -124,6 +124,17 @@
   );
   const FIRST_TOKEN =
     /\b(?:(?:time to )?first token|ttft)\s*(?:latency\s*)?(?:within|in|under|below|at most|after|less than|of|<=?|≤|=|:)?\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?)\b/i;
+  /* A prompt that all requests begin with, and how far predictions are off; the words of both are no names. */
+  const SHARED =
+    /\b(same|shared|common) (system )?(prompts?|prefix(es)?)\b|\bsystem prompts?\b|\bprefix[ -]cach\w*\b(?!.*\bhit)/i;
+  const SHARED_WORD =
+    /^(prefix(es)?|prefix-cach\w*|cach\w+|same|shared|sharing|common|system|prompts?|saves?|save)$/;
+  const ACCURACY =
+    /\b(how (accurate|exact|precise|far off)|accura(te|cy)|(error|margin) (figures?|bands?|of|for|in)\b(?! memory))/i;
+  const ACCURACY_WORD =
+    /^(accura(te|cy)|errors?|figures?|bands?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
+  const LAYOUTS = /\b(layouts?|parallelism)\b/i;
+  const LAYOUTS_WORD = /^(layouts?|parallelism|best|better|expert|tensor|data)$/;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
@@ -238,6 +249,8 @@
      engines: names of the engines that were named; unpublished: releases without numbers here, with the nearest;
      workload: lengths and latency that the sizer asks for; claim: a figure that somebody states per token;
      atMost: a bound of memory, in GB;
+     shared, accuracy, layouts: whether the question is about a prompt that requests share, about errors of predictions, about
+     the best layout;
      asks: words that ask for a choice, a price, a speed or a use;
      also: ids of further models, which a comparison has;
      hits: words that name the model; others: releases of its name that the words fit too;
@@ -364,6 +377,26 @@
       missed.splice(change, 1);
       saves = true;
     }
+    const about = {
+      shared: SHARED.test(asked),
+      accuracy: ACCURACY.test(asked),
+      layouts: Boolean(state.model) && LAYOUTS.test(asked),
+    };
+    const spoken = [
+      about.shared && SHARED_WORD,
+      about.accuracy && ACCURACY_WORD,
+      about.layouts && LAYOUTS_WORD,
+    ].filter(Boolean);
+    for (const list of [missed, asks]) {
+      list.splice(
+        0,
+        list.length,
+        ...list.filter((word, n) => list.indexOf(word) !== n || !spoken.some((own) => own.test(word))),
+      );
+    }
+    if (about.shared) understood.push("a shared prompt");
+    if (about.accuracy) understood.push("errors of predictions");
+    if (about.layouts) understood.push("layouts");
     const machine = names.machines.find(({ id }) => id === state.gpu) ||
       home.map((phrase) => machineNamed(names.machines, phrase)).find(Boolean);
     // People own one card of a computer, unless they say another number.
@@ -388,6 +421,7 @@
       saves,
       counts: HOW_MANY.test(text) && state.tp === undefined,
       crowd,
+      ...about,
       adapters: adaptersIn(words, missed),
       topics: topicsIn(missed, understood),
     };
@@ -997,6 +1031,33 @@
         links: [[`the page of ${model.name}`, `models/${model.id}/`]],
       };
     }
+    if (found.accuracy) {
+      return {
+        said:
+          "The evidence has the errors of predictions, by engine, model family and weight format, with the number of logs.",
+        links: [
+          ["errors by weight format", "evidence/#where"],
+          [
+            "how accurate the estimate is",
+            at("questions/how-accurate/", { model: state.model, gpu: state.gpu }),
+          ],
+        ],
+      };
+    }
+    if (found.shared) {
+      const requests = state.requests || found.crowd?.users;
+      const asks = {
+        model: state.model,
+        gpu: state.gpu,
+        context: workload?.prompt || state.context,
+        requests,
+      };
+      return {
+        said: "A page has what prefix caching saves, in memory and in time.",
+        links: [["what a shared prompt saves", at("questions/shared-prompt/", asks)]],
+        saving: asks,
+      };
+    }
     if (home.length || (computer && machine && !engines.length)) return atHome({ ...found, text }, names, at);
     const nearest = unpublished.map(({ label, near }) =>
       `Compare has no ${label}; the nearest: ${near.map((one) => one.label).join(", or ")}.`
@@ -1094,6 +1155,15 @@
           ],
           ...(state.requests ? [size] : []),
         ],
+      };
+    }
+    if (found.layouts && model && !own) {
+      return {
+        said: "Name a GPU and the number of GPUs to rank the layouts by the requests that they serve.",
+        links: [["every layout, sized for a workload", sized], [
+          "TP or DP for MLA models",
+          "questions/mla-tp-or-dp/",
+        ]],
       };
     }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\bbuy\b/i;

@@ -21,7 +21,8 @@ import numpy as np
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalog
+from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.release import engine_for_version, not_computed
 from kvreport.startup_log.judge import Judgment, diagnose_start
@@ -55,6 +56,9 @@ class Compared:
     release: str | None = None
     within_band: bool | None = None  # Whether the pool lies in its error band; None if it was not predicted.
     old: bool = False  # Whether its release is too old to be computed.
+    weights: str | None = (
+        None  # Format of the weights, without its groups: ``fp8``; None if the model is not known.
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,13 @@ def compare(catalog: Catalog, observation: Observation) -> Compared:
         release=release,
         within_band=judged.within_band,
         old=old is not None,
+        weights=None if model is None else _format_of(model, observation),
     )
+
+
+def _format_of(model: Model, observation: Observation) -> str:
+    stated = observation.weight_format
+    return (model.weight_format if stated in {None, RELEASED} else stated).partition("-")[0]
 
 
 def engine_of(catalog: Catalog, observation: Observation) -> Engine | None:
@@ -176,7 +186,7 @@ def _started(observation: Observation) -> bool | None:
 def _statistics(cases: tuple[Compared, ...]) -> Iterator[Statistic]:
     found: dict[tuple[str, str], list[float]] = {}
     for case in cases:
-        scopes = ["all", f"engine: {case.engine}", f"family: {case.family}"]
+        scopes = ["all", f"engine: {case.engine}", f"family: {case.family}", f"weights: {case.weights}"]
         if case.complete:
             scopes.insert(0, "complete")
         for comparison in case.comparisons:

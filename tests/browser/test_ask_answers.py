@@ -243,3 +243,28 @@ def test_an_engine_that_may_take_all_memory_has_no_share_of_1(page, address):
     page.locator("[data-kv-slot=headline]", has_text="serves").wait_for()
     caption = page.locator("figcaption", has_text="A process can use")
     assert "the engine may take all of it." in caption.inner_text()
+
+
+def test_what_a_shared_prompt_saves_is_said_where_it_is_asked(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    shown(page, "prefix caching 50 users same system prompt 4000 tokens llama 3.1 8b h100")
+    headline = page.locator("[data-kv-slot=headline]").inner_text()
+    # 4,000 tokens of 131,072 B; 50 requests, and 49 of them saved.
+    assert "0.49 GiB of KV cache in place of 24.41 GiB, which saves 23.93 GiB" in headline
+
+
+def test_layouts_of_as_many_gpus_are_ranked_by_their_requests(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "which layout is best for deepseek v3 on 8 x b200")
+    remark = page.locator("[data-kv-remark]", has_text="by layout: ")
+    remark.wait_for()
+    ranked = re.findall(r"(?:: |; )([^:;]+): ([\d,]+)", remark.inner_text())
+    number = [int(users.replace(",", "")) for _, users in ranked]
+    assert number == sorted(number, reverse=True)
+    model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "b200-sxm-180gb", "context_tokens": 8192}
+    tensor = estimate(model, **asked, tensor_parallel=8).max_concurrent_requests
+    data = estimate(model, **asked, data_parallel=8, expert_parallel=True).max_concurrent_requests
+    assert {("TP 8", f"{tensor:,}"), ("DP 8 attention + expert parallel", f"{data:,}")} <= set(ranked)
+    assert f"serves {number[0]:,} concurrent" in page.inner_text("[data-kv-slot=headline]")

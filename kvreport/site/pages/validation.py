@@ -7,7 +7,7 @@ Everything here comes from :func:`kvreport.evidence.validation.validate`. Each l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -41,7 +41,7 @@ from kvreport.site.pages import (
     left_out,
     other_tools,
 )
-from kvreport.words import engine_name
+from kvreport.words import counted, engine_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -169,7 +169,7 @@ def page_of(
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
         ("layouts", "Errors by parallel layout", _tables(*layout_evidence.tables(found))),
-        ("where", "Errors by engine and model family", _tables(*_by(found))),
+        ("where", "Errors by engine, model family and weight format", _tables(*_by(found))),
         *others,
     ]
     return Page(
@@ -207,6 +207,9 @@ def _conclusion(found: Validation) -> str:
         )
         if (one := found.statistic(quantity)) is not None
     ]
+    if (eight := found.statistic("weights", "weights: fp8")) is not None:
+        logs = counted(eight.count, "log|logs", units.count(eight.count))
+        errors[0] += f" ({_share(eight.median)} and {_share(eight.p90)} for FP8 weights, in {logs})"
     if errors:
         parts.append(f"The median and 90th-percentile errors of today's rules are {_listed(errors)}")
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
@@ -355,8 +358,9 @@ def _distribution(found: Validation) -> Markup:
 
 def _by(found: Validation) -> list[Table]:
     made = []
-    for noun in ("engine", "family"):
-        name = engine_name if noun == "engine" else str
+    for noun, what in (("engine", "Engine record"), ("family", "Model family"), ("weights", "Weight format")):
+        names: dict[str, Callable[[str], str]] = {"engine": engine_name, "weights": str.upper}
+        name = names.get(noun, str)
         rows = [
             Row(
                 Cell(name(one.scope.partition(": ")[2]), hint=QUANTITIES[one.quantity]), _statistic_cells(one)
@@ -364,7 +368,6 @@ def _by(found: Validation) -> list[Table]:
             for one in sorted(found.statistics, key=lambda s: (s.scope, list(QUANTITIES).index(s.quantity)))
             if one.scope.startswith(f"{noun}: ")
         ]
-        what = "Engine record" if noun == "engine" else "Model family"
         caption = f"Relative errors by {what[0].lower()}{what[1:]}"
         made.append(Table(caption, Column(what, numeric=False), _STATISTICS, tuple(rows), sortable=True))
     return made
