@@ -32,7 +32,12 @@ PASTED: Final = "pasted"
 _GIVEN_UP: Final = "engine_does_not_run"
 _OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
 _LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
-_ON_CPUS: Final = re.compile(r"(?:\S*/)?[\w-]+-cpu(?:[-:@]\S*)?")
+_ON_OTHERS: Final = re.compile(r"\S*[-:_](cpu|tpu|hpu|gaudi|neuron)(?![a-z])\S*", re.IGNORECASE)
+"""Images for what is no GPU here."""
+_OF_LLAMA_CPP: Final = re.compile(r"\S*llama\.cpp:(?:server|full|light)(?:-b\d+)?")
+"""Images of llama.cpp without a backend for GPUs (``.devops/cpu.Dockerfile``)."""
+_MAKERS: Final = {"rocm": "AMD", "xpu": "Intel", "intel": "Intel", "vllm-openai:": "NVIDIA", "cuda": "NVIDIA"}
+"""Parts of an image's name that say whose GPUs it runs on."""
 NO_GPUS: Final = ("google.com/", "aws.amazon.com/", "huawei.com/")
 """Beginnings of the names of resources that are other devices than GPUs."""
 MEMORY_WITHIN: Final = 0.12
@@ -176,8 +181,8 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
     reason, result, verdict = said, None, None
     if not server.words:
         device, reason = None, "the file does not say which program its image starts"
-    if _ON_CPUS.fullmatch(server.image):
-        device, reason = None, f"the image {server.image} runs on CPUs, whose memory is not computed here"
+    if device is not None and (said := _elsewhere(server.image, device, catalog)):
+        device, reason = None, said
     tried = server
     while device is not None and result is None:
         try:
@@ -202,9 +207,25 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
         reason = _shortage(server, result)
         verdict = _GIVEN_UP if reason else result.verdict
     lines = tuple(line.removeprefix("kvreport: ") for line in notes.getvalue().splitlines())
-    shown = "" if device is None else (device if isinstance(device, str) else device.id)
+    shown = "" if device is None else _name(device)
     lines += () if result is None else tuple(map(str, result.request.not_followed))
     return Answered(source, server, result, shown, verdict, reason, (*lines, *_hints(server, result)))
+
+
+def _elsewhere(image: str, device: str | Accelerator, catalog: Catalog) -> str:
+    """What an image runs on, where that is not the device; empty where it may be."""
+    other = _ON_OTHERS.fullmatch(image)
+    if other or _OF_LLAMA_CPP.fullmatch(image):
+        return f"the image {image} runs on {other[1].upper() if other else 'CPU'}, whose memory is not computed here"
+    maker = next((vendor for part, vendor in _MAKERS.items() if part in image.lower()), "")
+    found = catalog.accelerator(_name(device))
+    if not maker or found.vendor == maker:
+        return ""
+    return f"the image {image} runs on GPUs of {maker}, and {found.name} is none: add --gpu with one of them"
+
+
+def _name(device: str | Accelerator) -> str:
+    return device if isinstance(device, str) else device.id
 
 
 def beside_each_other(answers: Sequence[Answered]) -> list[Answered]:
@@ -262,7 +283,7 @@ def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Es
     from kvreport.estimation import estimate
 
     words = ["estimate", *server.words]
-    named = device if isinstance(device, str) else device.id
+    named = _name(device)
     given = {word.partition("=")[0].replace("_", "-") for word in server.words}
     more = ["--gpu", named]
     names = flag_names("vllm")

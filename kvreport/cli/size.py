@@ -144,6 +144,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _write(deployments: Sequence[Mapping[str, Any]], options: argparse.Namespace, catalog: Catalog) -> int:
     """Print the first deployment as a file: its command, answered as ``kvreport estimate`` does, and its replicas."""
+    from kvreport.catalog.load import RELEASED
     from kvreport.cli import parser
     from kvreport.deployments.written import as_file
     from kvreport.estimation import estimate
@@ -159,7 +160,11 @@ def _write(deployments: Sequence[Mapping[str, Any]], options: argparse.Namespace
             f"as: found {options.engine}; allowed: an engine with a start command, and one pool of replicas"
         )
     asked = parser().parse_args(["estimate", "--gpu", best["gpu"], *shlex.split(command)])
-    result = estimate(asked.model, catalog=catalog, **query_values(asked))
+    # A checkpoint in another format has no flag in the command.
+    values = query_values(asked) | (
+        {} if best["weight_format"] == RELEASED else {"weights": best["weight_format"]}
+    )
+    result = estimate(asked.model, catalog=catalog, **values)
     launch = launch_of(result, catalog, replicas=best["replicas"]["with_spares"], disk_rate=options.disk_rate)
     print(as_file(options.as_kind, as_pasted(launch, launch.model, options.passed_on)), end="")
     return 0

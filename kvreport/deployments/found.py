@@ -51,7 +51,7 @@ _STARTS_ITSELF: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     (re.compile(r"(?:\S*/)?llama\.cpp:server\S*"), ("llama-server",)),
 )
 """Images whose entry point is the server (vLLM's ``docker/Dockerfile``, llama.cpp's ``.devops``), and its program."""
-_RELEASED: Final = re.compile(r"(?:\S*/)?(?:vllm(?:-openai)?|sglang):v?\d+\.\d+\S*")
+_RELEASED: Final = re.compile(r"(?:\S*/)?(?:vllm(?:-openai)?|sglang)(?:-rocm|-xpu)?:v?\d+\.\d+\S*")
 """Images whose tag is a release of the engine, as the reader of start commands takes them."""
 _OPEN: Final = re.compile(
     r"\{\{.*?\}\}|\$\{[^}]*\}|\$\([A-Za-z_]\w*\)|\$[A-Za-z_]\w*|<[A-Za-z][^<>]*>", re.DOTALL

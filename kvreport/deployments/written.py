@@ -103,6 +103,7 @@ class Deployed:
     max_seqs: int | None  # What the engine is told to run at once; None where it is not told.
     pool_full: bool  # Whether so many fill the pool.
     disk_rate: int  # Bytes per second at which weights are read.
+    needs: str = ""  # What has to be put into the file before it starts that server; empty for nothing.
 
     @property
     def host_memory_gib(self) -> int:
@@ -154,6 +155,8 @@ def _header(launch: Deployed) -> list[str]:
     lines = [
         f"{launch.model} on {launch.engine}: {fits} of {count(launch.context_tokens)} tokens at once on {copies}"
     ]
+    if launch.needs:
+        lines.append(launch.needs)
     if launch.pool_tokens:
         lines.append(f"KV pool of a replica: {count(launch.pool_tokens)} tokens")
     if launch.max_seqs == launch.requests and launch.pool_full:

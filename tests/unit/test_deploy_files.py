@@ -247,3 +247,16 @@ def test_a_disk_rate_without_a_file_is_refused(command: str, capsys: pytest.Capt
     asked = [command, "llama-3.1-8b", "--gpu", "H100", "--context", "8K", "--disk-rate", "2GB"]
     assert main([*asked, *(["--concurrent", "4"] if command == "size" else [])]) == 2
     assert "disk-rate: found without --as; allowed: --as command|compose" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["estimate --context 8K", "size --context 8K --concurrent 4"])
+def test_a_file_says_which_checkpoint_its_numbers_are_of(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It started the released weights under a header with the requests of another format."""
+    door, *rest = words.split()
+    asked = ["Qwen/Qwen3-8B", "--gpu", "h100-sxm-80gb", "--weights", "int4", "--as", "compose"]
+    assert main([door, *asked, *rest]) == 0
+    said = capsys.readouterr().out
+    assert "# The command needs a checkpoint of Qwen/Qwen3-8B in int4." in said
+    assert "58 requests of 8,192 tokens" in said

@@ -783,7 +783,9 @@ def test_images_for_cpus_and_copies_of_sglang_are_told_apart() -> None:
         return preflight.answered("file", server, "h100-sxm-80gb", open_catalog())
 
     cpu = of("vllm/vllm-openai-cpu:v0.27.1", f"vllm serve {LLAMA}")
-    assert (cpu.verdict, "runs on CPUs" in cpu.reason) == (None, True)
+    assert (cpu.verdict, "runs on CPU" in cpu.reason) == (None, True)
+    rocm = of("vllm/vllm-openai-rocm:v0.27.1", f"vllm serve {LLAMA}")
+    assert (rocm.verdict, "runs on GPUs of AMD" in rocm.reason) == (None, True)
     gpus = ", deploy: {resources: {reservations: {devices: [{count: 2, capabilities: [gpu]}]}}}"
     serve = f"python3 -m sglang.launch_server --model-path {LLAMA} --tp 2 --dp 2"
     copies = of("lmsysorg/sglang:v0.5.9", serve, gpus)
