@@ -136,16 +136,17 @@ claim(cache / total, 0.0164, within=0.005)
 # of the memory in use. Many people therefore plan only for the weights. Now add conversations, or make them longer.
 
 # %% tags=["hide"]
+sizes = f"{q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB of cache, {weights / GiB:.2f} GiB of weights."
+is_larger = q.kv_request(MODEL, tokens=131072) > weights
 choose(
     "Which takes more memory: one conversation of 128K tokens, or the weights of the model?",
     wrong(
         "The weights, by far",
         "Only for short conversations: at 2K, the cache is less than two percent of the total.",
-    ),
-    right(
-        "The conversation",
-        f"{q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB of cache, {weights / GiB:.2f} GiB of weights.",
-    ),
+    )
+    if is_larger
+    else right("The weights", sizes),
+    right("The conversation", sizes) if is_larger else wrong("The conversation", sizes),
     wrong(
         "Neither: the cache is in the computer's main memory",
         "The GPU reads the cache in every step, so the cache must be in GPU memory.",

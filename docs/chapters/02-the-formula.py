@@ -118,14 +118,15 @@ choose(
 # ## Worked example: bytes of one token and of one request
 
 # %% tags=["hide"]
+layers, heads, width = q.growing_layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL)
+by_hand = 2 * layers * heads * width * 2
 formula(
-    "2 × 28 layers × 4 KV heads × 128 × 2 bytes  =  57,344 bytes per token",
-    "57,344 × 131,072 tokens  =  7,516,192,768 bytes",
-    "                         =  7 GiB for one request of 128K",
+    f"2 × {layers} layers × {heads} KV heads × {width} × 2 bytes  =  {by_hand:,} bytes per token",
+    f"{by_hand:,} × 131,072 tokens  =  {by_hand * 131_072:,} bytes",
+    f"                         =  {by_hand * 131_072 / GiB:g} GiB for one request of 128K",
 )
 
 # %%
-by_hand = 2 * 28 * 4 * 128 * 2
 claim(by_hand, 57_344)
 claim(q.kv_per_token(MODEL), by_hand)
 claim(by_hand * 131_072, 7 * GiB)
@@ -214,8 +215,8 @@ guess(
     unit="requests",
     low=0,
     high=1000,
-    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine reserves some of this memory and leaves room for "
-    "about seven requests.",
+    why=f"{left / GiB:.1f} GiB divided by {q.kv_request(MODEL, tokens=131072) / GiB:.3g} GiB, rounded down. An engine reserves some "
+    "of this memory, so fewer requests may fit.",
 )
 
 # %% [markdown]

@@ -112,14 +112,14 @@ assert (
 # the correct values. [The ledger explains the two mistakes behind this factor](../evidence/claims/index.md#s1-batch-64-kv).
 
 # %% tags=["hide"]
+too_long = next((n for n in (2**k for k in range(9, 18)) if 8 * q.kv_request(MODEL, tokens=n) > left), 2**18)
 guess(
     "Eight requests run at once. From which length, in K tokens, do they no longer fit? (Try 2, 4, 8, …)",
-    next((n for n in (2**k for k in range(9, 18)) if 8 * q.kv_request(MODEL, tokens=n) > left), 2**18)
-    // 1024,
+    too_long / 1024,
     unit="K tokens",
     low=1,
     high=1024,
-    why="Eight requests of 64K fit. Of 128K, only four fit.",
+    why=f"Of {too_long / 1024:g}K, only {int(left // q.kv_request(MODEL, tokens=too_long))} fit.",
 )
 
 # %%

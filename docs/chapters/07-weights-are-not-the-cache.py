@@ -44,7 +44,7 @@ claim(q.kv_per_token(MODEL), 131_072)
 
 # %% tags=["hide"]
 guess(
-    "With 16-bit weights a token takes 128 KiB of cache. How many KiB does it take with 4-bit weights?",
+    f"With 16-bit weights, a token of {NAME} takes {q.kv_per_token(MODEL) / KiB:g} KiB of cache. How many KiB does it take with 4-bit weights?",
     q.kv_per_token(MODEL) / KiB,
     unit="KiB",
     low=1,

@@ -33,6 +33,7 @@ from kvreport.book.chapter import (
     item,
     quantities,
     quiz,
+    requires,
     right,
     table,
     takeaway,
@@ -43,7 +44,9 @@ q = quantities()
 MODEL = "llama-3.1-8b"
 NAME = q.catalog.model(MODEL).name
 GiB = 2**30
-claim(q.kv_per_token(MODEL), 131_072)
+token = q.kv_per_token(MODEL)
+requires(token, MODEL, "KV cache")
+claim(token, 131_072)
 claim(float(last_page_waste(16)), 7.5)
 claim(float(last_page_waste(256)), 127.5)
 prompts = Lengths.spread(512, 2048).draw(2000, base=3)
@@ -177,8 +180,8 @@ bars(
     f"Memory of 64 requests of 700 tokens each to {NAME}, if a request may have up to 4,096 tokens.",
     {
         name: {
-            "cache": ("in use", 64 * 700 * 131072),
-            "free": ("reserved, empty", 64 * (reserved - 700) * 131072),
+            "cache": ("in use", 64 * 700 * token),
+            "free": ("reserved, empty", 64 * (reserved - 700) * token),
         }
         for name, reserved in (("longest allowed", 4096), ("blocks of 256", 768), ("blocks of 16", 704))
     },
@@ -267,9 +270,10 @@ takeaway(
 # ## Exercises
 
 # %% tags=["hide"]
-saved = 16 * (127.5 - 7.5) * 131072 / 2**20
-claim(16 * 7.5 * 131072 / 2**20, 15)
-claim(16 * 127.5 * 131072 / 2**20, 255)
+small, large = 16 * 7.5 * token / 2**20, 16 * 127.5 * token / 2**20
+saved = large - small
+claim(small, 15)
+claim(large, 255)
 long_requests = []
 for block in (16, 256):
     run = simulate(
@@ -285,16 +289,15 @@ for block in (16, 256):
     empty = float(last_page_waste(block))
     speed = run.output_tokens / run.seconds
     long_requests.append(
-        [block, empty, 16 * empty * 131072 / 2**20, f"{empty / (32768 + empty):.3%}", f"{speed:,.0f}"]
+        [block, empty, 16 * empty * token / 2**20, f"{empty / (32768 + empty):.3%}", f"{speed:,.0f}"]
     )
 exercise(
     f"**1.** {NAME} serves sixteen requests of up to 32,768 tokens. How many MiB do blocks of 16 save on average, "
     "compared with blocks of 256?",
     saved,
     unit="MiB",
-    solution="Of about 64 GiB, 15 MiB are empty with blocks of 16, and 255 MiB are empty with blocks of 256. Throughput "
-    "is the same, because the batch is the "
-    "same. A published exercise asks why the block size matters more at long context. For memory, the block size matters less.",
+    solution=f"Of about {16 * 32768 * token / GiB:.0f} GiB, {small:g} MiB are empty with blocks of 16, and {large:g} MiB are empty with "
+    "blocks of 256. Throughput is the same, because the batch is the same. A published exercise asks why the block size matters more at long context. For memory, the block size matters less.",
     traps={saved / 16: "This is the result for one request, but there are sixteen."},
     more=[
         table(

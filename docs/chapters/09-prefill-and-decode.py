@@ -305,7 +305,8 @@ exercise(
     batch,
     unit="requests",
     within=0.05,
-    solution=f"A step may take 50 ms. In memory, {fit} requests fit (only weights subtracted), so the limit here is memory, not time.",
+    solution=f"A step may take 50 ms. In memory, {fit} requests fit (only weights subtracted), so the limit here is "
+    f"{'memory, not time' if fit < batch else 'time, not memory'}.",
     traps={float(fit): "This is the number that fits in memory. The question is about time."},
 )
 

@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Sizing a deployment: from a workload to GPUs
 #
-# This chapter turns a workload into a number of GPUs. The whole chapter uses one example to show which inputs change the
-# answer.
+# This chapter turns a workload into a number of GPUs. One example shows which inputs change the answer.
 #
 # ## How many GPUs does a retrieval application need?
 #

@@ -89,7 +89,7 @@ for name, options in (
     )
 a, b, c = fills["TP8"]
 drawings.gpu_layout(
-    "TP8: DeepSeek-V3 on eight H200s. Every GPU stores the latents of the same requests",
+    "TP8: DeepSeek-V3 on eight H200s. Every GPU stores the latents of the same requests.",
     [
         (f"GPU {n}", [("weights", "other", a), ("experts", "experts 1/8", b), ("cache", "copy", c)])
         for n in range(8)

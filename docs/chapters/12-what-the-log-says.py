@@ -303,8 +303,8 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache. For
-# these terms, our estimates have an error, [whose size they state](../about/method.md).
+# Activations depend on the tokens of a step and on the release. Since vLLM 0.20, CUDA graphs are subtracted from the cache.
+# Our estimates of these terms [state their error](../about/method.md).
 #
 # ## Exercises
 

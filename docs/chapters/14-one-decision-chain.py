@@ -416,7 +416,7 @@ table(
 share = replicas[RANKS].budget
 drawings.gpu_layout(
     f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as in decision 7. A failure then stops one replica, and "
-    "communication stays within each replica. TP8 serves more requests",
+    "communication stays within each replica. TP8 serves more requests.",
     [
         (
             f"GPU {n}",
@@ -563,7 +563,7 @@ exercise(
     "**2. (medium)** Half of every prompt is in the prefix cache. What percentage of the prefill bound remains?",
     100 * short_prompt,
     unit="%",
-    within=0.05,
+    within=0.02,
     solution="Slightly more than half, because the new tokens still attend to the cached ones.",
     traps={50.0: "The new tokens still attend to the cached half."},
 )
@@ -588,9 +588,9 @@ exercise(
     big_batch,
     unit="requests",
     within=0.02,
-    solution=f"Each GPU holds two of the eight KV heads in 16 bits: {big.kv_bytes_per_token_per_gpu:,} bytes per token, "
-    "as with FP8 on two GPUs. The pool is larger, because "
-    "each GPU holds a quarter of the weights.",
+    solution=f"A token takes {big.kv_bytes_per_token_per_gpu:,} bytes on each GPU, compared with "
+    f"{replicas[RANKS].kv_bytes_per_token_per_gpu:,} in FP8 on {RANKS} GPUs. The pool is larger, because each GPU holds a quarter of "
+    "the weights.",
     traps={float(batches[4]): "This is the FP8 cache on four GPUs."},
 )
 

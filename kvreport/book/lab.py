@@ -114,13 +114,17 @@ def exercise(
     """Set an exercise whose answer is a number that the page checks.
 
     The largest difference that still counts as right is ``within``, a share of the answer. ``traps`` are common wrong answers with
-    the mistake that leads to each, and ``more`` are further pieces of the solution.
+    the mistake that leads to each, and ``more`` are further pieces of the solution. A mistake that leads to a right answer, as it
+    can for another model, is not listed.
     """
     name = identity("exercise", ask)
-    caught = json.dumps([[value, plain(text)] for value, text in (traps or {}).items()], ensure_ascii=False)
+    others = {
+        value: text for value, text in (traps or {}).items() if abs(value - answer) > within * abs(answer)
+    }
+    caught = json.dumps([[value, plain(text)] for value, text in others.items()], ensure_ascii=False)
     mistakes = "".join(
         f"<li>{value:,.{digits}f}{_gap(unit)}{escape(unit)}: {inline(text)}</li>"
-        for value, text in (traps or {}).items()
+        for value, text in others.items()
     )
     listed = f"<p>Common wrong answers:</p><ul>{mistakes}</ul>" if mistakes else ""
     return Html(

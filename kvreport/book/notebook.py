@@ -24,6 +24,11 @@ _EXPRESSION: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _LINK: Final = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s?#]+)([^)\s]*)\)")
 _TAGS: Final = re.compile(r"tags=\[([^\]]*)\]")
 _HIDDEN: Final = "hide"
+_MODEL: Final = re.compile(r"^MODEL\b.* = ", re.MULTILINE)
+_CHANGEABLE: Final = (
+    " Change `MODEL` in the first code cell to run it for your model: tables, predictions and exercises then follow your model, "
+    "and the text still describes the original."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,9 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
         NotebookCell(
             "markdown",
             f"*This is a chapter of [{site_url}]({here}). It runs in the environment of a checkout of kvreport "
-            "(`make venv`), or of its wheel with the extra `site`.*",
+            "(`make venv`), or of its wheel with the extra `site`."
+            + (_CHANGEABLE if _MODEL.search(source) else "")
+            + "*",
         )
     ]
     for cell in cells(source):

@@ -24,6 +24,15 @@ def test_a_prediction_outside_of_its_range_is_refused():
         guess("How many?", 7, unit="requests", low=0, high=5, why="So.")
 
 
+def test_a_mistake_that_leads_to_the_right_answer_is_not_called_wrong():
+    """Rounding 2 x 2.2 down gives twice 2 for one model, and one more for another."""
+    page = soup(
+        exercise("?", 4, unit="requests", solution="s", within=0, traps={4.0: "doubled", 2.0: "half"}).html
+    )
+    assert json.loads(page.section["data-traps"]) == [[2.0, "half"]]
+    assert "doubled" not in page.get_text()
+
+
 @pytest.mark.parametrize(
     "options", [(right("a", "b"),), (wrong("a", "b"), wrong("c", "d")), (right("a", "b"),) * 2]
 )
