@@ -280,9 +280,11 @@ def _without_open(server: Server) -> tuple[Server, list[str]]:
 def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Estimate:
     from kvreport.cli import parser
     from kvreport.cli.query_options import query_values, with_unfollowed
+    from kvreport.deployments.found import SEEN
     from kvreport.estimation import estimate
 
-    words = ["estimate", *server.words]
+    # What a server sees of its devices is judged by the file's.
+    words = ["estimate", *(word for word in server.words if word.partition("=")[0] not in SEEN)]
     named = _name(device)
     given = {word.partition("=")[0].replace("_", "-") for word in server.words}
     more = ["--gpu", named]

@@ -160,10 +160,9 @@ def _write(deployments: Sequence[Mapping[str, Any]], options: argparse.Namespace
             f"as: found {options.engine}; allowed: an engine with a start command, and one pool of replicas"
         )
     asked = parser().parse_args(["estimate", "--gpu", best["gpu"], *shlex.split(command)])
-    # A checkpoint in another format has no flag in the command.
-    values = query_values(asked) | (
-        {} if best["weight_format"] == RELEASED else {"weights": best["weight_format"]}
-    )
+    # A command names no release, and no flag of it a checkpoint in another format.
+    values = query_values(asked) | {"engine": options.engine}
+    values |= {} if best["weight_format"] == RELEASED else {"weights": best["weight_format"]}
     result = estimate(asked.model, catalog=catalog, **values)
     launch = launch_of(result, catalog, replicas=best["replicas"]["with_spares"], disk_rate=options.disk_rate)
     print(as_file(options.as_kind, as_pasted(launch, launch.model, options.passed_on)), end="")

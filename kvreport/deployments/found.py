@@ -58,9 +58,11 @@ _OPEN: Final = re.compile(
 )
 """What stands where a value is filled in later: templates, variables, ``<YOUR TOKEN>``."""
 _OF_MEMORY: Final = re.compile(
-    r"VLLM_USE_V2_MODEL_RUNNER|VLLM_PP_LAYER_PARTITION|SGLANG_PP_LAYER_PARTITION|OLLAMA_(?:CONTEXT_LENGTH|NUM_PARALLEL|KV_CACHE_TYPE|FLASH_ATTENTION)"
+    r"VLLM_USE_V2_MODEL_RUNNER|VLLM_ALLOW_LONG_MAX_MODEL_LEN|VLLM_PP_LAYER_PARTITION|SGLANG_PP_LAYER_PARTITION|OLLAMA_(?:CONTEXT_LENGTH|NUM_PARALLEL|KV_CACHE_TYPE|FLASH_ATTENTION)"
 )
 """Variables that change memory: they are written before the command, whose reader judges them."""
+SEEN: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Variables that leave a process some devices of those that it is given."""
 _SET: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 """A variable that is set before a command."""
 _OF_ENGINES: Final = re.compile(r"(?:VLLM|SGLANG|SGL|OLLAMA|LLAMA_ARG|TRTLLM|TLLM|PYTORCH|NVSHMEM)_\w+")
@@ -145,7 +147,8 @@ class _Finder:
             words = tuple(_plain(one.words))
             image, resources = _docker_image(words), of_docker_run(words)
             missing = _of(scope, words, one.line)
-            self.found.append(Server(one.line, kind, "", words, image, resources, unresolved=missing))
+            server = Server(one.line, kind, "", words, image, resources, unresolved=missing)
+            self.found.append(_seeing(server, {}))
 
     def unit(self, text: str) -> None:
         scope, starts, limit = Scope(), list[tuple[int, str]](), ""
@@ -181,9 +184,9 @@ class _Finder:
         given = {name: value for name, value in scope.variables.items() if value is not None}
         for place, one in enumerate(self.found[before:], before):
             memory = one.resources.host_memory_bytes or quantity(limit, binary=True)
-            unescaped = replace(one, words=tuple(map(_unescaped, one.words)))
             resources = replace(one.resources, host_memory_bytes=memory)
-            self.found[place] = replace(_with_environment(unescaped, given), resources=resources)
+            unescaped = replace(one, words=tuple(map(_unescaped, one.words)), resources=resources)
+            self.found[place] = _with_environment(unescaped, given)
 
     # --- documents -------------------------------------------------------------------------------------
 
@@ -752,7 +755,19 @@ def _with_environment(server: Server, given: Mapping[str, str]) -> Server:
     engines = {name: value for name, value in given.items() if _OF_ENGINES.fullmatch(name)}
     engines.pop("VLLM_ADDITIONAL_ARGS", None)
     written = tuple(f"{name}={value}" for name, value in engines.items() if _OF_MEMORY.fullmatch(name))
-    return replace(server, words=(*written, *server.words), environment=engines)
+    return replace(_seeing(server, given), words=(*written, *server.words), environment=engines)
+
+
+def _seeing(server: Server, given: Mapping[str, str]) -> Server:
+    """A server with as many devices as a variable lets it see, of its own or before its command."""
+    before = dict(word.split("=", 1) for word in server.words if _SET.fullmatch(word))
+    seen = next((given.get(name) or before.get(name) for name in SEEN if name in {*given, *before}), None)
+    if not seen or not re.fullmatch(r"[\w:.-]+(?:,[\w:.-]+)*", seen) or seen in {"all", "none", "void"}:
+        return server
+    resources, number = server.resources, len(seen.split(","))
+    if resources.gpus is not None and resources.gpus <= number:
+        return server
+    return replace(server, resources=replace(resources, gpus=number))
 
 
 def lines_of(found: Sequence[Unresolved]) -> Iterator[str]:

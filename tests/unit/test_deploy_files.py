@@ -260,3 +260,16 @@ def test_a_file_says_which_checkpoint_its_numbers_are_of(
     said = capsys.readouterr().out
     assert "# The command needs a checkpoint of Qwen/Qwen3-8B in int4." in said
     assert "58 requests of 8,192 tokens" in said
+
+
+def test_a_sized_file_keeps_the_release(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "size Qwen/Qwen3-8B --gpu H100 --context 8K --concurrent 10 --engine vllm@0.11.0 --as compose"
+    assert main(words.split()) == 0
+    assert "image: vllm/vllm-openai:v0.11.0" in capsys.readouterr().out
+
+
+def test_a_file_for_a_longer_context_is_read_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = "estimate Qwen/Qwen3-8B --gpu H100 --context 60K --any-context --as compose"
+    assert main(words.split()) == 0
+    (tmp_path / "compose.yaml").write_text(capsys.readouterr().out, "utf-8")
+    assert main(["preflight", str(tmp_path / "compose.yaml"), "--gpu", "H100"]) == 0

@@ -790,6 +790,11 @@ def test_images_for_cpus_and_copies_of_sglang_are_told_apart() -> None:
     serve = f"python3 -m sglang.launch_server --model-path {LLAMA} --tp 2 --dp 2"
     copies = of("lmsysorg/sglang:v0.5.9", serve, gpus)
     assert copies.reason == "needs 4 GPUs, and the file gives 2"
+    for line in (f"CUDA_VISIBLE_DEVICES=1 vllm serve {LLAMA} -tp 2", f"vllm serve {LLAMA} -tp 2"):
+        unit = f"[Service]\nEnvironment=CUDA_VISIBLE_DEVICES=0\nExecStart=/usr/bin/env {line}\n"
+        [server] = find_servers(unit, "a.service", starts_server)[0]
+        alone = preflight.answered("file", server, "h100-sxm-80gb", open_catalog())
+        assert (alone.reason, alone.notes) == ("needs 2 GPUs, and the file gives 1", ())
     visible = of(
         "vllm/vllm-openai:v0.27.1", f"--model {LLAMA} -tp 2", ", environment: [NVIDIA_VISIBLE_DEVICES=0]"
     )
