@@ -32,6 +32,8 @@ class FlagGroup(Record):
     needs: Text | None = None  # Flags, apart by spaces, without any of which it has no effect.
     # Values that are written otherwise here: the words in place of flag and value; empty to leave both out.
     values: dict[str, str] = Field(default_factory=dict)
+    # Values from so much on leave nothing for what the engine allocates besides: it starts and runs out of memory.
+    below: float | None = None
     is_file: bool = False  # Whether an answer follows it only where its value is a file that is here.
     read: Text | None = None  # Where the effect was read: path::function in the engine's source.
     package: Text | None = None  # The package that adds them to the server, where they are not its own.

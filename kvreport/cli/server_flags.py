@@ -28,6 +28,7 @@ _DRAFT: Final = "--draft"
 """A flag of the commands whose answers follow every flag that any answer follows."""
 
 _NUMBER: Final = re.compile(r"-\.?\d[\d.e+-]*")
+_DECIMAL: Final = re.compile(r"\d{1,3}(?:\.\d{0,9})?", re.ASCII)
 _EFFECTS: Final = {
     "changes": "not followed; {} may differ",
     "followed": "this value is not followed; {} may differ",
@@ -36,6 +37,14 @@ _EFFECTS: Final = {
 }
 _KEYED: Final = frozenset({"--limit-mm-per-prompt", "--hf-overrides"})
 """Flags of this program that take ``KEY=VALUE``."""
+
+
+def _check_below(found: Found, stated: str) -> None:
+    below = found.flag.group.below
+    if below is not None and _DECIMAL.fullmatch(stated) and float(stated) >= below:
+        raise InputError(
+            f"{found.shown}: found {stated}; allowed: less than {below:g}, because graphs and activations take memory besides"
+        )
 
 
 def not_followed_word(flag: str, value: str, term: str | None, effect: str) -> str:
@@ -244,6 +253,7 @@ class FlagReader:
         name = word.partition("=")[0]
         if name.startswith("--") and shown != dashed(name):  # its beginning
             followed[0] = followed[0].replace(name, shown, 1)
+        _check_below(found, value or found.value or "")
         if group.effect == "followed":
             if self._is_elsewhere(found):
                 effect = _EFFECTS["changes"].format(group.changes)

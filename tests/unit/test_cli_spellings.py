@@ -103,6 +103,7 @@ def test_every_flag_that_a_server_s_flag_stands_for_is_one_of_ours():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--mem-fraction-static", "1", "--engine=sglang"), ("found 1;", "less than 1, because graphs")),
         (("--mem-fraction-static", "0.8"), ("a flag of SGLang", "the rules of vLLM", "--utilization")),
         (
             ("--engine", "sglang", "--max-model-len", "8K"),
