@@ -77,11 +77,14 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
 
     moved = [one for one in found if one.changed and not one.printed_only]
     printed = [one for one in found if one.printed_only]
+    neither = [one for one in found if one.on_neither and not one.changed]
     write(
         f"{len(found):,} compared: {len(moved):,} changed, {len(smaller):,} of them hold fewer requests"
         + (f"; {len(printed):,} changed in the printed line only" if printed else "")
+        + (f"; {len(neither):,} run on neither side" if neither else "")
     )
-    shown = (moved + printed)[: max(top, 0)]
+    noted = moved + printed + neither
+    shown = noted[: max(top, 0)]
     rows: list[tuple[str, ...]] = [
         (
             "model",
@@ -99,7 +102,9 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
         cause = WORDS[one.effects[0].term] if one.effects else one.note or "another limit"
         cause = "printed line only: pool and requests are the same" if one.printed_only else cause
         printed_change = (
-            f"x{one.new_tokens / one.old_tokens:.2f}" if one.old_tokens and one.new_tokens else "-"
+            f"x{one.new_tokens / one.old_tokens:.2f}"
+            if one.same_line and one.old_tokens and one.new_tokens
+            else "-"
         )
         change = f"x{one.factor:.2f}" if one.old and one.new else f"{one.old_verdict} -> {one.new_verdict}"
         rows.append(
@@ -108,8 +113,8 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
                 one.gpu,
                 human_tokens(one.context_tokens),
                 *ends,
-                printed_change,
                 change,
+                printed_change,
                 textwrap.shorten(cause, 80, placeholder=" …"),
             )
         )
@@ -123,7 +128,9 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
         write(
             f"    tokens in the log line: {_tokens(printed[0].old_tokens)} to {_tokens(printed[0].new_tokens)}"
         )
-    if (total := len(moved) + len(printed)) > top:
+    if len(neither) == 1:
+        write(f"    {neither[0].note}")
+    if (total := len(noted)) > top:
         write(f"  and {count(total - top)} more; --top {total} prints all")
 
 

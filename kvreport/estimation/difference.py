@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from kvreport.accounting.capacity import Verdict
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
@@ -18,6 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import REFUSED, Estimate
 from kvreport.estimation.estimate import estimate
+from kvreport.estimation.explanation import beyond_limit
 from kvreport.estimation.hardware import listed
 from kvreport.resources import read_table
 from kvreport.units import human_bytes
@@ -116,6 +118,7 @@ class Difference:
     old_tokens: int | None = None
     new_tokens: int | None = None  # The same now.
     same_requests: bool = False  # Whether as many whole requests run at once as before.
+    same_line: bool = True  # Whether both print one kind of log line: two releases of one engine do.
 
     @property
     def printed_only(self) -> bool:
@@ -132,6 +135,11 @@ class Difference:
     def changed(self) -> bool:
         """Whether the count, the verdict or any term differs."""
         return bool(self.effects) or (self.old, self.old_verdict) != (self.new, self.new_verdict)
+
+    @property
+    def on_neither(self) -> bool:
+        """Whether the question runs on neither side."""
+        return self.old is None and self.new is None
 
     @property
     def factor(self) -> float:
@@ -163,9 +171,16 @@ class Difference:
         }
 
 
+_HOLDS_NOTHING: Final = (*REFUSED, Verdict.CONTEXT_EXCEEDS_MODEL.label)
+
+
 def counted(answer: Estimate | None) -> Estimate | None:
-    """Return an answer, or None: what a release refuses to run holds nothing, whatever its memory would."""
-    return None if answer is None or answer.verdict in REFUSED else answer
+    """Return an answer, or None: what a release or the model refuses holds nothing, whatever its memory would."""
+    return None if answer is None or answer.verdict in _HOLDS_NOTHING else answer
+
+
+def _reason(answer: Estimate) -> str:
+    return answer.verdict_reason if answer.verdict in REFUSED else beyond_limit(answer.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +234,7 @@ def compare(
     if known is None:
         raise InputError(notes[0])
     before, after = (counted(one) for one in answers)
-    notes += [one.verdict_reason for one in answers if one is not None and one.verdict in REFUSED]
+    notes += [_reason(one) for one in answers if one is not None and one.verdict in _HOLDS_NOTHING]
     names = [answer.request.model.id for answer in answers if answer is not None]
     return Difference(
         model=names[0] if len(set(names)) == 1 else " -> ".join(names),
@@ -237,6 +252,7 @@ def compare(
         same_requests=before is not None
         and after is not None
         and before.max_concurrent_requests == after.max_concurrent_requests,
+        same_line=len({one.request.engine.family for one in answers if one is not None}) == 1,
     )
 
 
@@ -272,11 +288,3 @@ def compare_all(
 def _size(one: Difference) -> tuple[float, bool]:
     factor = one.factor
     return (max(factor, 1 / factor) if factor else float("inf"), factor < 1)
-
-
-def summary(one: Difference) -> str:
-    """Return one comparison in a line, with the term that did it."""
-    ends = [("none" if value is None else f"{value:.2f}") for value in (one.old, one.new)]
-    verdicts = f", {one.old_verdict} -> {one.new_verdict}" if one.old_verdict != one.new_verdict else ""
-    cause = f": {one.effects[0]}" if one.effects else (f": {one.note}" if one.note else "")
-    return f"{ends[0]} -> {ends[1]} requests{verdicts}{cause}"

@@ -560,6 +560,12 @@ def verdict_sentence(estimate: Estimate) -> str:
     return f"{_verdict_sentence(estimate)}{_but_for(estimate)}{estimate.outgrows}"
 
 
+def beyond_limit(request: Request) -> str:
+    """Say that the model's limit is shorter than the context that was asked for."""
+    model = request.model
+    return f"{model.name} supports {model.context_tokens:,} tokens, but {request.context_tokens:,} were requested"
+
+
 def _verdict_sentence(estimate: Estimate) -> str:
     request = estimate.request
     context = human_tokens(request.context_tokens)
@@ -582,10 +588,7 @@ def _verdict_sentence(estimate: Estimate) -> str:
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{estimate.verdict}: {estimate.verdict_reason}"
         case Verdict.CONTEXT_EXCEEDS_MODEL.label:
-            return (
-                f"context_exceeds_model: {request.model.name} supports "
-                f"{request.model.context_tokens:,} tokens, but {request.context_tokens:,} were requested"
-            )
+            return f"context_exceeds_model: {beyond_limit(request)}"
         case Verdict.CACHE_EXCEEDS_POOL.label:
             if not estimate.kv_bytes_per_request_per_gpu:
                 return (

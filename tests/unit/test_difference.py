@@ -190,7 +190,9 @@ def test_a_cause_that_is_long_ends_in_a_whole_word_and_counts_have_their_unit(ca
     _print([Difference("a/b", "g", 1, 8192, 2.0, None, "fits", "no answer", (), note)], [], 20)
     said = capsys.readouterr().out
     assert "old (requests)" in said
-    cause = said.split("no answer")[1].strip()
+    printed, cause = said.split("no answer")[1].split(maxsplit=1)
+    assert printed == "-"
+    cause = cause.strip()
     assert cause.endswith(" …")
     assert set(cause.removesuffix(" …").split()) <= set(note.split())
 
@@ -227,3 +229,45 @@ def test_a_change_of_memory_is_never_the_printed_line_only(capsys) -> None:
     assert "printed line only" not in out
     assert "x2.82" in out  # of the tokens that the log line counts
     assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        # Qwen3's limit is 40K: what memory alone would hold at 128K was shown, and a model that stops there as a gain.
+        (
+            ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "--gpu", "h100", "--context", "128K"],
+            0,
+            ["0 changed", "1 run on neither side", "Qwen3 32B supports 40,960 tokens, but 131,072 were requested"],
+        ),
+        (
+            ["llama-3.1-8b", "Qwen/Qwen3-8B", "--gpu", "h100", "--context", "128K"],
+            3,
+            ["1 of them hold fewer", "fits -> context_exceeds_model", "Qwen3 8B supports 40,960 tokens"],
+        ),
+        (
+            ["vllm", "sglang", "--model", "Qwen/Qwen3-8B", "--gpu", "m4-16"],
+            0,
+            ["0 changed", "1 run on neither side", "vLLM 0.33 does not run on M4 16GB", "SGLang 0.5.23 does not"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_side_refuses_holds_nothing_and_says_why(capsys, arguments, status, said) -> None:
+    assert main(["diff", *arguments, "--no-decrease"]) == status
+    out = capsys.readouterr().out
+    assert [text for text in said if text not in out] == []
+
+
+def test_the_change_shown_is_of_the_requests_that_the_count_compares(capsys) -> None:
+    """llama.cpp prints the cells of its slots and vLLM its pool: x0.02 stood as the change of 47.74 to 57.30."""
+    command = ["diff", "vllm", "llama-cpp", "--model", "qwen/qwen3-8b", "--gpu", "h100", "--no-decrease"]
+    assert main([*command, "--format", "json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["differences"]
+    factor = one["new"]["max_concurrency"] / one["old"]["max_concurrency"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    head, row = (line.split("  ") for line in out.splitlines()[1:3])
+    assert f"x{factor:.2f}" in out
+    assert out.count(" x") == 1
+    columns = [[cell.strip() for cell in line if cell.strip()] for line in (head, row)]
+    assert dict(zip(*columns, strict=True))["change"] == f"x{factor:.2f}"
