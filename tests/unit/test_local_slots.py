@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup
+from kvreport.accounting.engines.llama_cpp.search import longest_of_slots
 from kvreport.catalog.load import Catalog
 from kvreport.cli import main
 from kvreport.estimation import estimate
@@ -107,3 +109,23 @@ def test_the_printed_server_starts_as_it_was_answered(
     assert again["command"] == line
     assert again["max_concurrent_requests"] == asked["max_concurrent_requests"]
     assert again["budget"] == asked["budget"]
+
+
+def test_the_longest_context_of_slots_takes_a_few_layouts(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 63 contexts was laid out, one after another."""
+    case = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine="llama-cpp", weights="bf16", catalog=catalog).case
+    asked: list[LocalLayout] = []
+    lay_out = Setup.lay_out
+
+    def counted(self: Setup, **changes: object) -> LocalLayout:
+        asked.append(lay_out(self, **changes))
+        return asked[-1]
+
+    monkeypatch.setattr(Setup, "lay_out", counted)
+    longest = longest_of_slots(case, 4)
+    assert 8192 < longest < 40960
+    assert len(asked) < 10
+    assert lay_out(case, context=4 * longest, parallel=4, unified=False).fits
+    assert not lay_out(case, context=4 * (longest + 256), parallel=4, unified=False).fits

@@ -25,9 +25,7 @@ def longest_context(setup: Setup) -> int:
     step = CELL_MULTIPLE * (1 if setup.options.is_unified else setup.options.slots)
 
     def slack(steps: int) -> int:
-        layout = setup.lay_out(context=steps * step)
-        on_host = [] if setup.host_memory is None else [setup.host_memory - layout.host.total]
-        return min([*(one.free for one in layout.devices), *on_host], default=0)
+        return _slack(setup, setup.lay_out(context=steps * step))
 
     return min(_largest(slack, max(limit // step, 1)) * step, limit)
 
@@ -40,10 +38,15 @@ def longest_of_slots(setup: Setup, slots: int) -> int:
 
     def slack(steps: int) -> int:
         each = min(steps * CELL_MULTIPLE, limit)
-        layout = setup.lay_out(context=each * slots, parallel=slots, unified=False)
-        return min([*(one.free for one in layout.devices), -layout.host.shortfall], default=0)
+        return _slack(setup, setup.lay_out(context=each * slots, parallel=slots, unified=False))
 
     return min(_largest(slack, -(-limit // CELL_MULTIPLE)) * CELL_MULTIPLE, limit)
+
+
+def _slack(setup: Setup, layout: LocalLayout) -> int:
+    """The fewest bytes left free on a device, or on a host of known memory; below 0 where some are missing."""
+    on_host = [] if setup.host_memory is None else [setup.host_memory - layout.host.total]
+    return min([*(one.free for one in layout.devices), *on_host], default=0)
 
 
 def _largest(slack: Callable[[int], int], most: int) -> int:
