@@ -529,14 +529,20 @@ class _Models(Shelf[Model]):
         if stem not in self.files:
             allowed = "the id of a model that has a file"
             raise CatalogError.of(where, FIELD, shorten(variant.quantized_from), allowed)
-        raw = read_yaml(self.files[stem], self.where(stem))
-        if isinstance(raw, dict) and FIELD in raw:
+        if self._is_copy(stem):
             found = f"another copy, {variant.quantized_from}"
             raise CatalogError.of(where, FIELD, found, "the model that was quantized")
         if variant.mix_assumed:
             smallest = regrouped(variant.weight_format, GROUPS[-1])
             return as_range(variant, self.read(stem), self._formats(), most=smallest)
         return expand(variant, self.read(stem), self._formats())
+
+    def _is_copy(self, stem: str) -> bool:
+        """Whether a file is a quantized copy; one that was not read yet may name the file that asks."""
+        if stem in self._read:
+            return self._read[stem].quantized_from is not None
+        raw = read_yaml(self.files[stem], self.where(stem))
+        return isinstance(raw, dict) and FIELD in raw
 
 
 def open_catalog(path: Path | str | None = None) -> Catalog:

@@ -224,10 +224,27 @@ def read_each(record: type[R], folder: Path) -> tuple[dict[str, R], list[Fault]]
     for path in sorted(folder.glob("*.yaml")):
         where = f"{folder.name}/{path.name}"
         try:
-            found[where] = validate(record, read_yaml(path, where), where)
+            found[where] = _read_once(record, path, where)
         except CatalogError as error:
             faults += error.faults
     return found, faults
+
+
+def _read_once(record: type[R], path: Path, where: str) -> R:
+    """The record of a file, read once in a process while the file does not change.
+
+    Raises:
+        CatalogError: With every fault of the file.
+    """
+    try:
+        state = path.stat()
+    except OSError:  # a link that leads nowhere
+        return validate(record, read_yaml(path, where), where)
+    key = (record, path, state.st_mtime_ns, state.st_size)
+    if key not in _read_files:
+        _read_files[key] = validate(record, read_yaml(path, where), where)
+    found: R = _read_files[key]
+    return found
 
 
 class CatalogFile(Record):
@@ -244,14 +261,7 @@ class CatalogFile(Record):
             CatalogError: With every fault of the file.
         """
         path = (folder or data_dir()) / cls.FILE
-        if not path.is_file():
-            return None
-        state = path.stat()
-        key = (cls, path, state.st_mtime_ns, state.st_size)
-        if key not in _read_files:
-            _read_files[key] = validate(cls, read_yaml(path, cls.FILE), cls.FILE)
-        found: Self = _read_files[key]
-        return found
+        return _read_once(cls, path, cls.FILE) if path.is_file() else None
 
     @classmethod
     def need(cls, folder: Path | None = None) -> Self:

@@ -8,8 +8,10 @@ import yaml
 from record_files import each, observed
 from record_files import observation as recorded
 
+from kvreport.catalog import shelf
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.catalog.shelf import read_yaml
 from kvreport.errors import CatalogError
 from kvreport.estimation.variants import by_name
 from kvreport.evidence.validation import compare
@@ -114,6 +116,21 @@ def test_what_a_log_calls_the_devices_total_is_what_the_catalog_says() -> None:
 
 def test_nothing_to_read_is_nothing(tmp_path: Path) -> None:
     assert load_observations(tmp_path) == ()
+
+
+def test_a_file_that_does_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build read all logs six times."""
+    folder = tmp_path / "observations"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(MINIMAL)
+    (folder / "b.yaml").write_text(MINIMAL.replace("id: one", "id: two"))
+    before, read = load_observations(tmp_path), []
+    monkeypatch.setattr(shelf, "read_yaml", lambda path, where: read.append(where) or read_yaml(path, where))
+    assert load_observations(tmp_path) == before
+    assert read == []
+    (folder / "b.yaml").write_text(MINIMAL.replace("id: one", "id: another"))
+    assert [one.id for one in load_observations(tmp_path)] == ["one", "another"]
+    assert read == ["observations/b.yaml"]
 
 
 def test_all_faults_of_all_files_are_named_at_once(tmp_path: Path) -> None:
