@@ -60,7 +60,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
     """
     from kvreport.cli.preflight import device_of_label
     from kvreport.deployments.written import SERVING, Deployed
-    from kvreport.estimation.commands import checkpoint_note, served_by
+    from kvreport.estimation.commands import adapters_note, checkpoint_note, served_by
     from kvreport.estimation.hardware import parsed
     from kvreport.units import parse_bytes
 
@@ -110,7 +110,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
         pool_tokens=told.get("kv_pool_tokens"),
         max_seqs=told.get("max_seqs"),
         pool_full=result.max_concurrent_requests_by_memory <= result.max_concurrent_requests,
-        needs="" if result.at_home else checkpoint_note(served_by(result)) or "",
+        needs="" if result.at_home else checkpoint_note(served_by(result)) or adapters_note(result) or "",
         disk_rate=parsed("disk-rate", parse_bytes, DISK_RATE if disk_rate is None else disk_rate),
     )
 

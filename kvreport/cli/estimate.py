@@ -218,6 +218,7 @@ def _least_to_most(least: int, most: int) -> str:
 def _command_lines(result: Estimate) -> list[str]:
     """The command that starts what is described, with what it cannot say; nothing where nothing starts."""
     from kvreport.estimation.commands import (
+        adapters_note,
         checkpoint_note,
         nodes_note,
         options_of,
@@ -229,7 +230,8 @@ def _command_lines(result: Estimate) -> list[str]:
     if command is None:
         return []
     served = served_by(result)
-    notes = [note for note in (checkpoint_note(served), nodes_note(served), pool_note(result)) if note]
+    said = (checkpoint_note(served), adapters_note(result), nodes_note(served), pool_note(result))
+    notes = [note for note in said if note]
     if options := options_of(result):
         notes.append(f"options.yaml: {options}")
     return ["Start it with", f"  {command}", *(f"  {note}" for note in notes), ""]

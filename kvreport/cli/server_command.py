@@ -48,8 +48,9 @@ _MODEL: Final = {
     "tensorrt_llm": ("--model", "--model-path"),
     "mlx": ("--model",),
 }
-_LORA_RANK: Final = "16"
-"""vLLM's ``max_lora_rank`` where it is not stated (``config/lora.py``, 0.33); ``max_loras`` is 1."""
+_ADAPTERS: Final = {"vllm": ("--max-loras", "1", "16"), "sglang": ("--max-loras-per-batch", "8", "")}
+"""Each server's flag for adapters at once, their number and their rank where none is stated (``config/lora.py``, vLLM 0.33;
+``arg_groups/fields/lora.py``, SGLang 0.5.23)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def taken_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
     )
     if head.server == "sglang":
         rest = [_written_out(word) for word in rest]
-    return [*before, model, *engine], _lora(rest)
+    return [*before, model, *engine], _lora(rest, head.server)
 
 
 def data_attention(words: Sequence[str]) -> list[str]:
@@ -307,15 +308,20 @@ def _written_out(word: str) -> str:
     return word if found is None else f"{found.flag.name}{sign}{value}"
 
 
-def _lora(words: list[str]) -> list[str]:
-    """VLLM's ``--enable-lora`` with the adapters and rank that it takes where they are not stated."""
-    names = flag_names("vllm")
-    if names["enable_lora"] not in words:
+def _lora(words: list[str], server: str) -> list[str]:
+    """``--enable-lora`` with the adapters and rank that the server takes where they are not stated.
+
+    The rank of SGLang's adapters is in their files where no flag states it: they are not followed then.
+    """
+    if server not in _ADAPTERS:
+        return words
+    names, (loras, usual, rank) = flag_names(server), _ADAPTERS[server]
+    stated = {word.partition("=")[0].replace("_", "-") for word in words}
+    if names["enable_lora"] not in words or not (rank or "--max-lora-rank" in stated):
         return words
     kept = [word for word in words if word != names["enable_lora"]]
-    stated = {word.partition("=")[0].replace("_", "-") for word in kept}
-    kept += [] if "--max-loras" in stated else ["--max-loras", "1"]
-    return kept + ([] if "--max-lora-rank" in stated else ["--max-lora-rank", _LORA_RANK])
+    kept += [] if loras in stated else [loras, usual]
+    return kept + ([] if "--max-lora-rank" in stated else ["--max-lora-rank", rank])
 
 
 def _count(flag: str, text: str) -> int:

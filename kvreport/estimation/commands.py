@@ -18,7 +18,7 @@ from kvreport.accounting.extras import METHODS
 from kvreport.accounting.shares import stated_share
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.release import release_of, trait
-from kvreport.catalog.server_flags import with_flags
+from kvreport.catalog.server_flags import flag_names, with_flags
 from kvreport.estimation.config_overrides import key_tree
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 
@@ -63,6 +63,14 @@ def checkpoint_note(served: Served) -> str | None:
     if served.weight_format == RELEASED or served.weight_format in ONLINE_WEIGHTS:
         return None
     return COMMAND_NOTES["checkpoint"].format(model=served.model, format=served.weight_format)
+
+
+def adapters_note(estimate: Estimate) -> str | None:
+    """Say what the command cannot of adapters: SGLang wants to know which layers they change (``lora_hook.py``, 0.5.23)."""
+    if estimate.request.engine.family != "sglang" or not estimate.request.lora_slots[0]:
+        return None
+    flags = flag_names("sglang")
+    return COMMAND_NOTES["adapters"].format(paths=flags["lora_paths"], modules=flags["lora_target_modules"])
 
 
 def nodes_note(served: Served) -> str | None:

@@ -465,3 +465,21 @@ def test_an_engine_s_flags_are_known_by_each_of_its_names():
             assert spellings._server(["--engine", name])[0] == engine.family, name
             assert spellings._server([f"--engine={name.upper()}"])[0] == engine.family, name
     assert {engine.family for engine in families} == set(FAMILIES)
+
+
+def test_adapters_of_sglang_are_those_of_its_own_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its printed command was answered with one adapter of rank 16, and does not start without more."""
+
+    def told(*words: str) -> str:
+        assert main(["estimate", *words, "--gpu", "H100", "--context", "8K"]) == 0
+        return capsys.readouterr().out
+
+    first = told("Qwen/Qwen3-8B", "--engine", "sglang", "--max-loras", "8", "--max-lora-rank", "256")
+    command = next(line for line in first.splitlines() if "sglang.launch_server" in line)
+    assert "--enable-lora --max-loras-per-batch 8 --max-lora-rank 256" in command
+    assert "add --lora-paths with yours, or --lora-target-modules" in first
+    assert told(command.replace(" --context-length 8192", "")).splitlines()[0] == first.splitlines()[0]
+    alone = told(
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --enable-lora --max-lora-rank 256"
+    )
+    assert alone.splitlines()[0] == first.splitlines()[0]

@@ -69,7 +69,7 @@ def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
     words += [flags["no_prefix_caching"]] if served.prefix_caching is False else []
     if served.lora[0]:
         slots, rank = served.lora
-        words += [flags["enable_lora"], *named(flags, max_loras_per_batch=slots, max_lora_rank=rank)]
+        words += [flags["enable_lora"], *named(flags, max_loras=slots, max_lora_rank=rank)]
     if served.draft_tokens:
         # The algorithms of ``srt/speculative/spec_info.py``, SGLang 0.5.23; a language model beside another is STANDALONE.
         method = served.draft_method or ("standalone" if served.draft else "eagle")
