@@ -510,7 +510,13 @@
     }
 
     function refused({ facts, recognised }, concurrency) {
-      const { sentences, no_room: noRoom } = kvKernel.words;
+      const { sentences, no_room: noRoom, names_one_model: kinds } = kvKernel.words;
+      for (const kind of kinds) {
+        const named = recognised.filter((one) => one.pattern === kind && one.facts.model)
+          .map((one) => one.facts.model);
+        const other = named.find((one) => one !== named[0]);
+        if (other) return sentences.log_mixed.replace("{first}", named[0]).replace("{second}", other);
+      }
       if (facts.state_blocks !== undefined) {
         const name = facts.max_seqs && facts.max_seqs > facts.state_blocks ? "log_states" : "log_no_states";
         return sentences[name].replaceAll("{seqs}", count(facts.max_seqs || 0))
@@ -553,8 +559,10 @@
         return `${times}: one request of ${count(found.longest)} tokens does not fit.`;
       }
       const whole = Math.trunc(found.concurrency);
-      if (whole === 1) return `${times}: one request of ${count(found.longest)} tokens fits.`;
-      return `${times}: ${count(whole)} requests of ${count(found.longest)} tokens fit at once.`;
+      const ranks = reading.facts.data_parallel || 1;
+      const each = ranks > 1 ? ` on each of ${ranks} data-parallel ranks` : "";
+      if (whole === 1) return `${times}: one request of ${count(found.longest)} tokens fits${each}.`;
+      return `${times}: ${count(whole)} requests of ${count(found.longest)} tokens fit at once${each}.`;
     }
 
     const change = ({ change: name, value }) =>

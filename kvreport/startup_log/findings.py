@@ -143,7 +143,9 @@ class Diagnosis:
         whole = int(self.concurrency)
         fit = "one request" if whole == 1 else f"{whole:,} requests"
         verb = "fits" if whole == 1 else "fit at once"
-        return f"{self.concurrency:.2f}x: {fit} of {longest:,} tokens {verb}."
+        ranks = self.reading.whole("data_parallel") or 1
+        each = f" on each of {ranks} data-parallel ranks" if ranks > 1 else ""
+        return f"{self.concurrency:.2f}x: {fit} of {longest:,} tokens {verb}{each}."
 
     @property
     def address(self) -> str | None:
@@ -153,6 +155,8 @@ class Diagnosis:
 
     def _refused(self) -> str | None:
         """What a refusal for want of states or of free memory says; None without one."""
+        if models := self.reading.two_models:
+            return SENTENCES["log_mixed"].format(first=models[0], second=models[1])
         states, seqs = self.reading.whole("state_blocks"), self.reading.whole("max_seqs")
         if states is not None:
             name = "log_states" if seqs and seqs > states else "log_no_states"

@@ -126,6 +126,19 @@ class Reading:
         value = self.number(name)
         return None if value is None else int(value)
 
+    @property
+    def two_models(self) -> tuple[str, ...]:
+        """Two models that lines of one kind name, of which a server prints one; empty where they name no two."""
+        for kind in words.ALL["names_one_model"]:
+            named = [
+                str(one.facts["model"])
+                for one in self.recognised
+                if one.pattern == kind and "model" in one.facts
+            ]
+            if len(set(named)) > 1:
+                return (named[0], next(one for one in named if one != named[0]))
+        return ()
+
     def text(self, name: str) -> str | None:
         """A text fact, or None."""
         value = self.facts.get(name)

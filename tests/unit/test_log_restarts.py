@@ -77,6 +77,16 @@ def test_data_ranks_are_no_starts():
     found = read_log(ranks + other)
     assert found.starts == 1
     assert found.facts["kv_tokens"] == 29_000
+    assert diagnose(ranks + other).headline.endswith("fit at once on each of 2 data-parallel ranks.")
+
+
+def test_a_log_of_two_models_gives_no_number():
+    """Without the prefixes of services, the pool of one was divided by the context of the other."""
+    other = LARGE.replace("Qwen3-8B", "Qwen3-32B").splitlines()
+    mixed = "\n".join(line for pair in zip(SMALL.splitlines(), other, strict=True) for line in pair)
+    assert diagnose(mixed).headline == (
+        "The log is of two servers, one with Qwen/Qwen3-8B and one with Qwen/Qwen3-32B. Paste the lines of one of them."
+    )
 
 
 def test_sglang_s_starts_are_told_apart():
