@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from kvreport.accounting.shares import start_shortage
@@ -22,8 +23,8 @@ _HUNDREDTHS: Final = 100
 
 def with_others(
     devices: tuple[Accelerator, ...], query: Query, engine: Engine, assumed: list[str]
-) -> tuple[tuple[Accelerator, ...], int]:
-    """The devices with what others leave free at start, and the bytes that others hold of each.
+) -> tuple[tuple[Accelerator, ...], int, Query]:
+    """The devices with what others leave free at start, the bytes that others hold of each, and the question with every engine's share.
 
     Raises:
         InputError: If others hold all that is free, or the engine takes no share of all memory.
@@ -35,14 +36,15 @@ def with_others(
     if others:
         share = _share(devices, query, engine, held)
         each = math.ceil(min(one.usable_bytes for one in devices) * share) + CONTEXT_BYTES
+        query = replace(query, utilization=share)
         held, band = held + others * each, others * CONTEXT_BAND
         assumed.append(
             f"{query.engines_per_gpu} engines on each GPU: the answer is that of one, started last; each of the others "
             f"holds {gib(each)} GiB, a share of {share:g} and a process's context"
         )
     if not held:
-        return devices, 0
-    return tuple(one.with_held(held, band) for one in devices), held
+        return devices, 0, query
+    return tuple(one.with_held(held, band) for one in devices), held, query
 
 
 def _share(devices: tuple[Accelerator, ...], query: Query, engine: Engine, held: int) -> float:

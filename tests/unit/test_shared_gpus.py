@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import kvreport
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.units import GIB
@@ -75,3 +76,12 @@ def test_what_cannot_be_shared_is_refused_with_what_works() -> None:
         asked(engines_per_gpu=2, kv_pool="4GiB")
     with pytest.raises(InputError, match=r"engines-per-gpu: found 64; allowed: fewer"):
         asked(engines_per_gpu=64)
+
+
+@pytest.mark.parametrize("gpu", ["mi210", "l4", "h100-sxm-80gb", "rtx-4090"])
+def test_the_share_of_engines_that_share_is_everyone_s(gpu: str) -> None:
+    """The last of two took a hundredth more than the other, and its own command was tight."""
+    asked_of = {"gpu": gpu, "context_tokens": 8192, "engines_per_gpu": 2}
+    found = kvreport.estimate("Qwen/Qwen3-Reranker-0.6B", **asked_of)
+    back = kvreport.estimate("Qwen/Qwen3-Reranker-0.6B", **asked_of, utilization=found.request.utilization)
+    assert (back.verdict, back.max_concurrent_requests) == (found.verdict, found.max_concurrent_requests)
