@@ -218,7 +218,11 @@
     }
     if (!divides(one)) return made;
     made.push(
-      make("p", { class: "kv-note" }, "This command computes the same estimate on your machine:"),
+      make(
+        "p",
+        { class: "kv-note" },
+        "This command computes the same estimate on your machine. Add --format json for JSON, or --require N to fail in CI if fewer than N requests fit.",
+      ),
       kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment)),
     );
     return made;

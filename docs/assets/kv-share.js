@@ -125,7 +125,8 @@
       : make(
         "p",
         { class: "kv-note", "data-kv-report": "" },
-        "Press Copy next to the report above, and add the number that you expect and its source. The owner of this site has not set an address to send it to.",
+        "Press Copy next to the report above, and add the number that you expect and its source. This site has no address for reports, so send the text to whoever published the site or sent you the link. ",
+        make("a", { href: new URL("log/", home()).href }, "With a start-up log, check each number first."),
       );
     // The way to report stands under the text of the report.
     body.replaceChildren(...rows, report, make("p", {}, print));

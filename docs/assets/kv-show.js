@@ -24,7 +24,18 @@
     if (!answer.users || state.engine === "ceiling" || answer.held >= kvKernel.UNLIMITED_REQUESTS) return "";
     const number = kvCapacity.poolTokens(deployment, context);
     const values = { pool: gib(deployment.pool), number: count(number), context: tokens(context) };
-    return Number.isFinite(number) ? `${result.fill(words.sentences.pool_tokens, values)} ` : "";
+    const told = `${result.fill(words.sentences.pool_tokens, values)} ${rangeOf(deployment, context)}`;
+    return Number.isFinite(number) ? told : "";
+  }
+
+  /* The requests at both ends of the pool's error band; "" where they are as many. */
+  function rangeOf(deployment, context) {
+    const error = deployment.uncertainty;
+    const [low, high] = [-error, error].map((more) =>
+      count(kvCapacity.serve(shifted(deployment, more), context).users)
+    );
+    if (low === high) return "";
+    return `${result.fill(words.sentences.requests_range, { error: gib(error), low, high })} `;
   }
 
   function conditions(one) {

@@ -45,13 +45,24 @@ def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gp
     said = page.locator("[data-kv-slot=conditions]", has_text="The KV pool is").inner_text()
     assert f"enough for {answer.kv_pool_tokens:,} tokens in requests of" in said
     assert f"{answer.budget.kv_pool_bytes / 2**30:.2f} GiB per GPU" in said
+    # The number of the headline stands next to its range.
+    error = f"{answer.budget.uncertainty_bytes / 2**30:.2f}"
+    found = re.search(rf"error band of the pool \(±{error} GiB\), ([\d,]+) to ([\d,]+) requests fit\.", said)
+    pool, off = answer.budget.kv_pool_bytes, answer.budget.uncertainty_bytes
+    ends = {end // answer.kv_bytes_per_request_per_gpu for end in (pool - off, pool + off)}
+    assert bool(found) == (len(ends) > 1), said
+    if found is None:
+        return
+    low, high = (int(end.replace(",", "")) for end in found.groups())
+    assert low <= answer.max_concurrent_requests <= high
+    assert low < high
 
 
 def test_the_printed_front_page_says_the_tokens_of_its_example(tiny_site):
-    assert (
-        " tokens in requests of 8K (the last one may be incomplete). These numbers are computed for"
-        in tiny_site.html("")
+    printed = (
+        " tokens in requests of 8K (the last one may be incomplete). Within the 80% error band of the pool"
     )
+    assert printed in tiny_site.html("")
 
 
 def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):

@@ -25,8 +25,8 @@ def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, 
     page.click(OPEN)
     note = page.locator("[data-kv-report]")
     assert note.inner_text() == (
-        "Press Copy next to the report above, and add the number that you expect and its source. The owner of this site has not "
-        "set an address to send it to."
+        "Press Copy next to the report above, and add the number that you expect and its source. This site has no address for "
+        "reports, so send the text to whoever published the site or sent you the link. With a start-up log, check each number first."
     )
     text = page.input_value("#kv-share-report")
     assert text.startswith("Page: https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/")

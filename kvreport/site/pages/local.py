@@ -262,7 +262,11 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
         (
             Column("For", numeric=False),
             Column("Released", numeric=False),
-            Column("Quantization", numeric=False, hint="The largest from Q8_0 to Q4_K_M that fits"),
+            Column(
+                "Quantization",
+                numeric=False,
+                hint="The most precise from Q8_0 to Q4_K_M that fits, fast enough where one is",
+            ),
             Column("File", "GiB"),
             Column("Longest context", "tokens"),
             Column("Tokens per second", "at most"),
@@ -305,7 +309,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits with every layer on the GPU at "
         f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better and may reach {PACE} tokens/s. Where none does, the first that fits. "
-        "Recent models are tried first, and larger models before smaller ones",
+        f"Models of the last {RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -381,6 +385,7 @@ def _machine(
         "best": best.model.name if best else "",
         "backend": units.gib(backend),
         "pace": PACE,
+        "months": RECENT_MONTHS,
         "apple": machine.vendor == "Apple",
         "commands": _commands(machine, best, backend),
         "gpu": _of_matrix(inputs, machine),
@@ -656,8 +661,8 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
         f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
-        f"or better and may reach {PACE} tokens/s, else the first that fits. Recent models are "
-        "tried first, and larger models before smaller ones. Each has one slot of llama.cpp or Ollama",
+        f"or better and may reach {PACE} tokens/s, else the first that fits. Models of the last {RECENT_MONTHS} months are "
+        "tried first, and models with more parameters before smaller ones. Each has one slot of llama.cpp or Ollama",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting import capacity
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.load import RELEASED
@@ -150,6 +151,22 @@ def _pool_tokens(answer: Estimate | None) -> str:
         pool=units.gib(answer.budget.kv_pool_bytes),
         number=units.count(answer.kv_pool_tokens),
         context=units.human_tokens(answer.request.context_tokens),
+    )
+    return f"{told} {_range(answer)}"
+
+
+def _range(answer: Estimate) -> str:
+    """The requests at both ends of the pool's error band, with a space behind; "" where they are as many."""
+    pool, error = answer.budget.kv_pool_bytes, answer.budget.uncertainty_bytes
+    most = answer.request.serving.max_seqs
+    low, high = (
+        min(int(capacity.users(end, answer.plan, answer.context_tokens)), most)
+        for end in (max(pool - error, 0), pool + error)
+    )
+    if low == high:
+        return ""
+    told = SENTENCES["requests_range"].format(
+        error=units.gib(error), low=units.count(low), high=units.count(high)
     )
     return f"{told} "
 
