@@ -67,10 +67,12 @@ def checkpoint_note(served: Served) -> str | None:
 
 def adapters_note(estimate: Estimate) -> str | None:
     """Say what the command cannot of adapters: SGLang wants to know which layers they change (``lora_hook.py``, 0.5.23)."""
-    if estimate.request.engine.family != "sglang" or not estimate.request.lora_slots[0]:
+    family = estimate.request.engine.family
+    note = COMMAND_NOTES.get(f"adapters_{family}")
+    if note is None or not estimate.request.lora_slots[0]:
         return None
-    flags = flag_names("sglang")
-    return COMMAND_NOTES["adapters"].format(paths=flags["lora_paths"], modules=flags["lora_target_modules"])
+    flags = flag_names(family)
+    return note.format(paths=flags["lora_paths"], modules=flags["lora_target_modules"])
 
 
 def nodes_note(served: Served) -> str | None:
