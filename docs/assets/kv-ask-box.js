@@ -157,14 +157,17 @@
       .map((one) => ({ layout: one.layout, users: kvCapacity.serve(one, context).users }))
       .sort((a, b) => b.users - a.users);
     if (!able.length) return null;
+    const what = `of ${kvreport.tokens(context)} tokens`, where = kvreport.onDevices(devices, gpu.short);
+    if (!able[0].users) {
+      const tried = able.map(({ layout }) => kvreport.result.ways(layout)).join(", ");
+      return { said: `No layout serves a request ${what} on ${where}: ${tried}.` };
+    }
     const each = able.map(({ layout, users }) => `${kvreport.result.ways(layout)}: ${count(users)}`).join(
       "; ",
     );
     return {
       layout: able[0].layout,
-      said: `Requests of ${kvreport.tokens(context)} tokens at once on ${
-        kvreport.onDevices(devices, gpu.short)
-      }, by layout: ${each}.`,
+      said: `Requests ${what} at once on ${where}, by layout: ${each}. The sizer also compares their speed.`,
     };
   }
 

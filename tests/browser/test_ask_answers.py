@@ -271,7 +271,7 @@ def test_layouts_of_as_many_gpus_are_ranked_by_their_requests(page, address):
     ask(page, "which layout is best for deepseek v3 on 8 x b200")
     remark = page.locator("[data-kv-remark]", has_text="by layout: ")
     remark.wait_for()
-    ranked = re.findall(r"(?:: |; )([^:;]+): ([\d,]+)", remark.inner_text())
+    ranked = re.findall(r"(?:layout: |; )([^:;]+): ([\d,]+)", remark.inner_text())
     number = [int(users.replace(",", "")) for _, users in ranked]
     assert number == sorted(number, reverse=True)
     model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "b200-sxm-180gb", "context_tokens": 8192}
