@@ -93,6 +93,15 @@ def quantities() -> Quantities:
 
 
 @cache
+def resolved(address: str) -> str:
+    """A page of docs with its figures in place."""
+    path = DOCS / address
+    source = prose.markdown_of(path)
+    about = quantities().about(reader_case.of_text(source, quantities().catalog))
+    return prose.resolve(page(path) if path.suffix == ".py" else source, about, address)[0]
+
+
+@cache
 def shown(address: str) -> str:
     """The text of a page, figures in place; of JSON as published; of data as it is."""
     if address == "evidence/claims.json":
@@ -100,10 +109,7 @@ def shown(address: str) -> str:
     path = REPOSITORY / address if address.startswith("data/") else DOCS / address
     if path.suffix == ".yaml":
         return path.read_text(encoding="utf-8")
-    source = prose.markdown_of(path)
-    about = quantities().about(reader_case.of_text(source, quantities().catalog))
-    made = prose.resolve(page(path) if path.suffix == ".py" else source, about, address)[0]
-    made = re.sub(r"<(svg|pre|template)\b.*?</\1\s*>", " ", made, flags=re.DOTALL)
+    made = re.sub(r"<(svg|pre|template)\b.*?</\1\s*>", " ", resolved(address), flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^<>]*>", " ", made)).split())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from chapters import quantities, shown
+from chapters import quantities, resolved, shown
 
 import kvreport
 from kvreport.accounting.kv_cache import held
@@ -320,3 +320,17 @@ def test_each_seed_is_found(name: str, other: str) -> None:
 def test_no_chapter_says_what_another_one_contradicts(page: str) -> None:
     for words, why in NEVER.items():
         assert not re.search(words, (DOCS / page).read_text(encoding="utf-8")), why
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (DOCS / "questions").glob("*.md")))
+def test_a_readers_row_repeats_no_other_row_of_its_table(page: str) -> None:
+    """As a page opens, the row of its own case stood once more under the name of its model."""
+    text = re.sub(r"<[^<>]*>", "", resolved(f"questions/{page}"))
+    rows = [
+        [" ".join(cell.split()) for cell in row.strip("|").split("|")]
+        for row in re.findall(r"^\|.*\|$", text, re.MULTILINE)
+    ]
+    own = [row for row in rows if row[0].startswith("**") and len(row) > 2]
+    names = {other[0] for other in rows}
+    assert not [row for row in own for other in rows if other is not row and row[1:] == other[1:]]
+    assert not [row for row in own if row[0].split("**")[1] in names]
