@@ -13,6 +13,7 @@ import json
 import math
 import random
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -37,7 +38,8 @@ from kvreport.catalog.local_logs import LocalLog, LocalLogs
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
 from kvreport.catalog.release import trait
-from kvreport.cli import main
+from kvreport.cli import main, parser
+from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.home import ROWS_KEEP
@@ -1041,6 +1043,10 @@ def search(draw: Draw) -> tuple[str, Question]:
         "layouts": [Layout.named(draw.choice(LAYOUTS))],
         "tensor_parallel": (1,),
     }
+    if draw.random() < 0.25:
+        asked["utilization"] = round(draw.uniform(0.5, 0.97), 2)
+    if draw.random() < 0.15:
+        asked["max_batched_tokens"] = draw.choice((2048, 8192, 16_384))
     return draw.choice(models), asked
 
 
@@ -1167,10 +1173,12 @@ def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
         "decode_context_parallel": layout.decode_context,
         "nodes": layout.nodes,
         "max_seqs": flag,
+        **{name: asked[name] for name in ("utilization", "max_batched_tokens") if name in asked},
     }
     estimate = ask(back)
     assert estimate is not None, "an offer that is refused"
     hold(estimate)
+    _pasted(facts["commands"], back, estimate)
     held = one.replicas[1] * estimate.max_concurrent_requests
     assert estimate.verdict in STARTS, ("offer", estimate.verdict)
     if one.sure:
@@ -1179,7 +1187,7 @@ def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
     _facts_of(facts, back, estimate, needed)
     shares = facts["mem_fraction_static"]
     share = facts["smallest_utilization"] if shares is None else shares["lowest"]
-    if share is None:
+    if share is None or ("utilization" in asked and share > asked["utilization"]):
         return "answered", 2
     least = ask({**back, "utilization": share})
     assert least is not None, share
@@ -1194,6 +1202,26 @@ def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
         held = below.max_concurrent_requests
         assert held < needed or below.verdict not in STARTS, ("share below", share, held, needed)
     return "answered", 4
+
+
+def _pasted(commands: Mapping[str, str | None], back: Question, estimate: Estimate) -> None:
+    """The command of an offer, pasted, is answered as the offer is; formats and releases have no flag in it."""
+    family = catalog().engine(back["engine"]).family
+    command = commands.get(family)
+    if command is None or family == "tensorrt_llm" or back["nodes"] > 1:
+        return
+    options = parser().parse_args(["estimate", "--gpu", back["gpu"], *shlex.split(command)])
+    values = query_values(options) | {
+        "engine": back["engine"],
+        "weights": back["weights"],
+        "model": back["model"],
+    }
+    told = ask(values)
+    assert told is not None, ("a pasted command that is refused", command)
+    pools = [one.budget.kv_pool_bytes for one in (told, estimate)]
+    assert pools[0] == pools[1], ("pool of a pasted command", command, pools)
+    held = [one.max_concurrent_requests for one in (told, estimate)]
+    assert held[0] == held[1], ("requests of a pasted command", command, held)
 
 
 def _facts_of(facts: dict[str, Any], back: Question, estimate: Estimate, wanted: int) -> None:
