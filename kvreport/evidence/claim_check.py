@@ -241,6 +241,13 @@ def _readings(statement: Statement, model: Model) -> Iterator[ClaimReading]:
             compute=f'active_parameters("{model.id}")',
         )
     if statement.quantity == "active_parameters":
+        # Makers count so (gpt-oss, DeepSeek-V3, Kimi-K2): a row of the table is read, and no matrix multiplied with.
+        if any(row.component == "output_head" for row in model.weights):
+            yield ClaimReading(
+                role="assumption",
+                name="the input embedding is left out",
+                compute=f'active_parameters("{model.id}") - component("{model.id}", "embedding")',
+            )
         yield ClaimReading(
             role="cause", name="all parameters were counted", compute=f'parameters("{model.id}")'
         )

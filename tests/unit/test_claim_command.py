@@ -11,7 +11,7 @@ from kvreport.book.mistakes import MISTAKES, mistaken
 from kvreport.book.quantities import Quantities
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.evidence.claim_check import QUANTITIES, Statement, check, read_statement
+from kvreport.evidence.claim_check import QUANTITIES, Statement, answer, check, read_statement
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,17 @@ JUDGED = [
     ("DeepSeek-V3 1.75 MB/token", "contradicted", "every query head was given separate keys and values"),
     ("Qwen3 32B takes less than 1 GB at 1K", "confirmed", ""),
     ("Llama 3.1 8B takes 12.3 GiB at 128K", "contradicted", ""),
+    # Makers leave the input embedding out: 5.712 - 201,088 x 2,880; 4.187 - the same; 32.86 - 163,840 x 7,168 and
+    # 37.55 - 129,280 x 7,168 billion.
+    ("gpt-oss-120b 5.1 billion active parameters", "depends on an unstated assumption", ""),
+    ("gpt-oss-20b 3.6 billion active parameters", "depends on an unstated assumption", ""),
+    ("Kimi-K2 32 billion active parameters", "depends on an unstated assumption", ""),
+    ("DeepSeek-V3 37 billion active parameters", "depends on an unstated assumption", ""),
+    ("gpt-oss-120b 5.71 billion active parameters", "confirmed within its rounding", ""),
+    ("gpt-oss-120b 5.4 billion active parameters", "contradicted", ""),
+    # Its embedding is the output head too (3.823 billion; its maker says 3.8): without it no token is written.
+    ("google/gemma-4-26B-A4B 3.8 billion active parameters", "confirmed within its rounding", ""),
+    ("google/gemma-4-26B-A4B 3.08 billion active parameters", "contradicted", ""),
 ]  # fmt: skip
 
 
@@ -83,6 +94,15 @@ def test_a_claim_gets_its_verdict_and_its_cause(catalog, text, verdict, cause) -
     found = check(read_statement(text), catalog)
     assert (found.verdict.value, found.cause[: len(cause)]) == (verdict, cause)
     assert bool(found.cause) == bool(cause)
+
+
+def test_active_parameters_without_the_input_embedding_are_named_so(catalog) -> None:
+    found = check(read_statement("gpt-oss-120b 5.1 billion active parameters"), catalog)
+    assert found.assumption == "the input embedding is left out"
+    assert found.explanation.endswith("the result is 5.133 billion.")  # 5,711,982,912 - 201,088 x 2,880
+    # The form of the claims page asks the same.
+    fields = {"model": "gpt-oss-120b", "quantity": "active_parameters", "value": "5.1", "unit": "billion"}
+    assert json.loads(answer(fields, catalog))["result"]["assumption"] == found.assumption
 
 
 def test_a_true_figure_is_confirmed_for_every_model_and_never_explained_away(catalog) -> None:
