@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from kvreport.cli.output import REQUIREMENT_NOT_MET, figure, progress, table, wr
 if TYPE_CHECKING:
     from kvreport.catalog.engine import Engine
     from kvreport.catalog.load import Catalog
+    from kvreport.catalog.model import Model
     from kvreport.estimation.difference import Difference, Side
 
 MOST_ASKED: Final = 16
@@ -210,8 +211,7 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
     old, new = options.old, options.new
     if _is_data(old) and _is_data(new):
         sides = [load_catalog(name) for name in (old, new)]
-        both = [model for model in sides[0].models if model in sides[1].models]
-        chosen = _matching(both, options.model, sides[1])
+        chosen = [model.id for model in _matching(sides[1], options.model, sides[0].models)]
         return [(Side(sides[0], m, options.engine), Side(sides[1], m, options.engine)) for m in chosen]
     engines: list[Engine] = []
     for name in (old, new):
@@ -222,11 +222,10 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
                 raise
             break
     if len(engines) == 2:
-        chosen = _matching(list(catalog.models), options.model, catalog)
         first, second = engines
         return [
-            (Side(catalog, catalog.models[m], first), Side(catalog, catalog.models[m], second))
-            for m in chosen
+            (Side(catalog, model, first), Side(catalog, model, second))
+            for model in _matching(catalog, options.model)
         ]
     return [
         (
@@ -236,14 +235,19 @@ def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Si
     ]
 
 
-def _matching(names: list[str], pattern: str, catalog: Catalog) -> list[str]:
-    """Return the models that a pattern means, or the one that is called so."""
+def _matching(catalog: Catalog, pattern: str, older: Container[str] | None = None) -> list[Model]:
+    """Return the models that a pattern means, or the one that is called so, of those that an older catalog has, too."""
     if not any(sign in pattern for sign in "*?[,"):
-        return [name for name in names if name == catalog.model(pattern).id]
+        found = [catalog.model(pattern)]
+        return found if older is None else [model for model in found if model.id in older]
     from kvreport.errors import InputError, shorten
 
     wanted = [part.strip().lower() for part in pattern.split(",")]
-    found = [name for name in names if any(fnmatchcase(name.lower(), part) for part in wanted)]
+    found = [
+        model
+        for name, model in catalog.models.items()
+        if any(fnmatchcase(name.lower(), part) for part in wanted) and (older is None or name in older)
+    ]
     if not found:
         raise InputError(
             f"model: found none that matches {shorten(pattern)}; allowed: a pattern such as 'qwen/*'"

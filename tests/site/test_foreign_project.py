@@ -6,11 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tiny
 from bs4 import BeautifulSoup
+from mkdocs.exceptions import Abort, PluginError
 
 pytestmark = [pytest.mark.slow]
 
@@ -173,6 +175,15 @@ def refused(config: Path) -> str:
     return done.stderr
 
 
+@pytest.fixture(scope="module")
+def guide(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose prefix a page of its own may hold; what its builds compute is shared."""
+    plugin = PLUGIN.format(prefix="guide", models="openai/gpt-oss-20b", gpus="h100-sxm*")
+    config = project(repository, tmp_path_factory.mktemp("guide") / "p", "material", plugin, nav="")
+    (config.parent / "docs/index.md").write_text("# Home\n", encoding="utf-8")
+    return config
+
+
 @pytest.mark.parametrize(
     ("prefix", "name"),
     [
@@ -184,26 +195,38 @@ def refused(config: Path) -> str:
     ],
 )
 def test_a_prefix_that_holds_pages_of_the_project_is_refused(
-    repository: Path, tmp_path: Path, prefix: str, name: str
+    guide: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    build_site: Callable[[Path], None],
+    prefix: str,
+    name: str,
 ) -> None:
     """A page of theirs was replaced without a word: its source has another name, its address is ours."""
-    plugin = PLUGIN.format(prefix=prefix, models="openai/gpt-oss-20b", gpus="h100-sxm*")
-    config = project(repository, tmp_path / "p", "material", plugin, nav="")
-    text = HOME.replace("[capacity](capacity/index.md)", "")
-    (config.parent / "docs/index.md").write_text(text, encoding="utf-8")
-    page = config.parent / "docs" / name
+    monkeypatch.chdir(guide.parent)
+    text = guide.read_text(encoding="utf-8")
+    page = guide.parent / "docs" / name
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("# Theirs\n", encoding="utf-8")
-    said = refused(config)
+    guide.write_text(text.replace("prefix: guide", f"prefix: {prefix}"), encoding="utf-8")
+    try:
+        with pytest.raises((PluginError, Abort)) as caught:
+            build_site(guide)
+    finally:
+        page.unlink()
+        guide.write_text(text, encoding="utf-8")
+    said = f"{caplog.text}{caught.value}"
     assert f"{name} is written by hand and its address is one of the generated pages" in said
-    assert not (config.parent / "site").exists()
+    assert not (guide.parent / "site").exists()
 
 
-def test_a_page_next_to_the_prefix_stays(repository: Path, tmp_path: Path) -> None:
-    plugin = PLUGIN.format(prefix="guide", models="openai/gpt-oss-20b", gpus="h100-sxm*")
-    config = project(repository, tmp_path / "p", "material", plugin, nav="")
-    (config.parent / "docs/index.md").write_text("# Home\n", encoding="utf-8")
-    (config.parent / "docs/guidelines.md").write_text("# Theirs\n", encoding="utf-8")
-    build(config)
-    assert "Theirs" in (config.parent / "site/guidelines/index.html").read_text(encoding="utf-8")
-    assert (config.parent / "site/guide/index.html").is_file()
+def test_a_page_next_to_the_prefix_stays(
+    guide: Path, monkeypatch: pytest.MonkeyPatch, build_site: Callable[[Path], None]
+) -> None:
+    monkeypatch.chdir(guide.parent)
+    (guide.parent / "docs/guidelines.md").write_text("# Theirs\n", encoding="utf-8")
+    build_site(guide)
+    site = guide.parent / "site"
+    assert "Theirs" in (site / "guidelines/index.html").read_text(encoding="utf-8")
+    assert (site / "guide/index.html").is_file()
+    shutil.rmtree(site)
