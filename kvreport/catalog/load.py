@@ -38,7 +38,7 @@ from kvreport.catalog.release import (
     plain_release,
     refuse_far,
 )
-from kvreport.catalog.shelf import Shelf, read_if_there, read_yaml, spoken, validate
+from kvreport.catalog.shelf import Shelf, read_if_there, read_once, spoken, validate, validated
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, as_range, expand
 from kvreport.errors import CatalogError, Fault, InputError, faults_of, shorten
@@ -377,7 +377,7 @@ class Catalog:
         return tuple(found)
 
     def _file(self, name: str, record: type[R]) -> R:
-        return validate(record, read_yaml(self.folder / name, name), name)
+        return validated(record, self.folder / name, name)
 
     def _listed(self) -> list[Fault]:
         """Return a fault for every model without a record, by the list, that has one, or whose source is not there."""
@@ -521,28 +521,32 @@ class _Models(Shelf[Model]):
         note(self.folder.parent, EVERYTHING)
         return super().records()
 
-    def _make(self, data: object, where: str) -> Model:
-        if not isinstance(data, dict) or FIELD not in data or "layers" in data:
-            return super()._make(data, where)
-        variant = validate(Variant, data, where)
-        stem = variant.quantized_from.replace("/", "--")
+    def _record(self, path: Path, where: str) -> Model:
+        """The model of a file; that of a copy is made of what it was made from."""
+        written = _written(path, where)
+        if isinstance(written, Model):
+            return written
+        stem = written.quantized_from.replace("/", "--")
         if stem not in self.files:
             allowed = "the id of a model that has a file"
-            raise CatalogError.of(where, FIELD, shorten(variant.quantized_from), allowed)
-        if self._is_copy(stem):
-            found = f"another copy, {variant.quantized_from}"
+            raise CatalogError.of(where, FIELD, shorten(written.quantized_from), allowed)
+        if _written(self.files[stem], self.where(stem)).quantized_from is not None:
+            found = f"another copy, {written.quantized_from}"
             raise CatalogError.of(where, FIELD, found, "the model that was quantized")
-        if variant.mix_assumed:
-            smallest = regrouped(variant.weight_format, GROUPS[-1])
-            return as_range(variant, self.read(stem), self._formats(), most=smallest)
-        return expand(variant, self.read(stem), self._formats())
+        if written.mix_assumed:
+            smallest = regrouped(written.weight_format, GROUPS[-1])
+            return as_range(written, self.read(stem), self._formats(), most=smallest)
+        return expand(written, self.read(stem), self._formats())
 
-    def _is_copy(self, stem: str) -> bool:
-        """Whether a file is a quantized copy; one that was not read yet may name the file that asks."""
-        if stem in self._read:
-            return self._read[stem].quantized_from is not None
-        raw = read_yaml(self.files[stem], self.where(stem))
-        return isinstance(raw, dict) and FIELD in raw
+
+def _written(path: Path, where: str) -> Model | Variant:
+    """What a model's file holds: the model, or how a copy differs from what it was made from."""
+
+    def make(data: object) -> Model | Variant:
+        copy = isinstance(data, dict) and FIELD in data and "layers" not in data
+        return validate(Variant, data, where) if copy else validate(Model, data, where)
+
+    return read_once(Model, path, where, make)
 
 
 def open_catalog(path: Path | str | None = None) -> Catalog:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeVar
@@ -34,6 +34,7 @@ _KINDS: Final = {type(None): "nothing", str: "a text", list: "a list"}
 """What a document may be in place of fields, in words."""
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 _MAYBE_ANCHOR: Final = re.compile(r"(?m)(?:^|[\s\[{,:-])[&*][^\s,\[\]{}]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ ./@+-]{0,59}")
@@ -214,7 +215,7 @@ def read_if_there(record: type[R], folder: Path, name: str) -> R | None:
         CatalogError: With every fault of the file.
     """
     path = folder / name
-    return validate(record, read_yaml(path, name), name) if path.is_file() else None
+    return validated(record, path, name) if path.is_file() else None
 
 
 def read_each(record: type[R], folder: Path) -> tuple[dict[str, R], list[Fault]]:
@@ -224,26 +225,39 @@ def read_each(record: type[R], folder: Path) -> tuple[dict[str, R], list[Fault]]
     for path in sorted(folder.glob("*.yaml")):
         where = f"{folder.name}/{path.name}"
         try:
-            found[where] = _read_once(record, path, where)
+            found[where] = validated(record, path, where)
         except CatalogError as error:
             faults += error.faults
     return found, faults
 
 
-def _read_once(record: type[R], path: Path, where: str) -> R:
+def validated(record: type[R], path: Path, where: str) -> R:
     """The record of a file, read once in a process while the file does not change.
 
     Raises:
         CatalogError: With every fault of the file.
     """
+    return read_once(record, path, where, lambda data: validate(record, data, where))
+
+
+def read_once(kind: Hashable, path: Path, where: str, make: Callable[[object], T]) -> T:
+    """What is made of a file, once in a process while the file does not change.
+
+    ``kind``: what tells makers apart. ``where``: the file as errors name it.
+
+    Raises:
+        CatalogError: If the file cannot be read as plain YAML, or as ``make`` says.
+    """
     try:
         state = path.stat()
     except OSError:  # a link that leads nowhere
-        return validate(record, read_yaml(path, where), where)
-    key = (record, path, state.st_mtime_ns, state.st_size)
+        return make(read_yaml(path, where))
+    key = (kind, path, state.st_mtime_ns, state.st_size)
     if key not in _read_files:
-        _read_files[key] = validate(record, read_yaml(path, where), where)
-    found: R = _read_files[key]
+        if len(_read_files) >= _MOST_FILES:
+            _read_files.clear()
+        _read_files[key] = make(read_yaml(path, where))
+    found: T = _read_files[key]
     return found
 
 
@@ -261,7 +275,7 @@ class CatalogFile(Record):
             CatalogError: With every fault of the file.
         """
         path = (folder or data_dir()) / cls.FILE
-        return _read_once(cls, path, cls.FILE) if path.is_file() else None
+        return validated(cls, path, cls.FILE) if path.is_file() else None
 
     @classmethod
     def need(cls, folder: Path | None = None) -> Self:
@@ -279,7 +293,9 @@ class CatalogFile(Record):
         return needed
 
 
-_read_files: Final[dict[tuple[type, Path, int, int], Any]] = {}
+_read_files: Final[dict[tuple[Hashable, Path, int, int], Any]] = {}
+_MOST_FILES: Final = 8192
+"""Files whose records are kept: several states of a catalog of today."""
 _needed: Final[dict[tuple[type, Path | None], Any]] = {}
 
 
@@ -409,7 +425,7 @@ class Shelf(Generic[R]):
         self.folder = folder
         self._beside = beside
         self.noun = noun
-        self._record = record
+        self._kind = record
         self._identify = identify
         self._read: dict[str, R] = {}
         self.files: dict[str, Path] = (
@@ -436,16 +452,16 @@ class Shelf(Generic[R]):
         """
         if stem not in self._read:
             path, where = self.files[stem], self.where(stem)
-            record = self._make(read_yaml(path, where), where)
+            record = self._record(path, where)
             name, expected = self._identify(record)
             if expected != stem:
                 raise CatalogError.of(where, "id", shorten(name), f"the file name {expected}.yaml")
             self._read[stem] = record
         return self._read[stem]
 
-    def _make(self, data: object, where: str) -> R:
-        """Make the record of what a file holds."""
-        return validate(self._record, data, where)
+    def _record(self, path: Path, where: str) -> R:
+        """The record of a file."""
+        return validated(self._kind, path, where)
 
     def records(self) -> Iterator[tuple[str, R]]:
         """Yield file stems and records in the order of file names."""

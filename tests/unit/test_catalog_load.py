@@ -9,6 +9,7 @@ import pytest
 from huggingface_configs import COUNTED, LLAMA_3_1_8B
 from reading import read_trimmed as read_config
 
+from kvreport.catalog import shelf
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.load import load_catalog, open_catalog
 from kvreport.catalog.model import Model
@@ -156,6 +157,16 @@ def test_one_model_is_read_without_reading_the_others(folder: Path) -> None:
     assert catalog.model("acme--two").id == "acme/two"
     with pytest.raises(CatalogError):
         catalog.model("acme/broken")
+
+
+def test_a_second_catalog_reads_what_has_changed_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, read = load_catalog(folder), []
+    monkeypatch.setattr(shelf, "read_yaml", lambda path, where: read.append(where) or read_yaml(path, where))
+    edit(folder, "uno", "eins")
+    second = load_catalog(folder)
+    assert [where for where in read if where.startswith("models/")] == ["models/acme--one.yaml"]
+    assert second.model("acme/two") is first.model("acme/two")
+    assert second.model("acme/one") != first.model("acme/one")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(folder: Path) -> None:
