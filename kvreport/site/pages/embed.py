@@ -28,10 +28,10 @@ _PAGE: Final = """\
 """
 _HELP: Final = """
 <h1 class="kv-embed-message">A card for your page</h1>
-<p>The card shows how many requests of a model fit on a GPU. Put this into the page:</p>
+<p>The card shows how many requests of a model fit on a GPU. Paste this into your page:</p>
 <pre>{frame}</pre>
 <p><a class="kv-embed-link" href="?{asked}">See this card</a></p>
-<p>For the model and the GPU, use the last part of the addresses of their pages.</p>
+<p>To change the model or the GPU, use the last part of the address of its page.</p>
 <p class="kv-embed-note">“Share, cite, print” on the page of a model creates the frame for the choice on that page.
 <a href="../" target="_blank" rel="noopener">All models and GPUs</a></p>
 """

@@ -145,8 +145,8 @@ def models(site: SiteData) -> Names:
         )
     return {
         "headline": (
-            f"{len(site.models)} models, newest first: memory for the weights and KV cache per token. The table also shows how many "
-            f"requests of 8K tokens run at once on the fewest {name}s that can serve the model."
+            f"{len(site.models)} models, newest first: memory for the weights, KV cache per token, and concurrent requests of 8K tokens "
+            f"on the fewest {name}s that serve the model."
         ),
         "table": Table(
             caption=f"Weights are as released{_stand_in(stand_in)}. Requests are concurrent requests of 8K tokens each on the fewest "

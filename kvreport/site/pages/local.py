@@ -265,7 +265,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
             Column(
                 "Quantization",
                 numeric=False,
-                hint="The most precise from Q8_0 to Q4_K_M that fits, fast enough where one is",
+                hint="The most precise format from Q8_0 to Q4_K_M that fits and, if possible, reaches the speed",
             ),
             Column("File", "GiB"),
             Column("Longest context", "tokens"),

@@ -120,7 +120,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
             "peak concurrency",
         ),
         description="Drop a request trace: prefix cache hit rate by cache size, the best possible rate, and the cache "
-        "or GPUs for a wanted rate; computed in the browser.",
+        "or GPUs for a target rate, computed in the browser.",
         sections=(
             Section("traffic", "", render("traffic/body.html", URI, context(inputs.site, inputs.addresses))),
         ),
