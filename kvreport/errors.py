@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Self
 
 
@@ -85,6 +86,23 @@ def require_text(**given: object) -> None:
     for name, value in given.items():
         if not isinstance(value, str):
             raise InputError(f"{name}: found {shorten(value)}; allowed: a text")
+
+
+def require_numbers(*, whole: bool = False, none: bool = False, **given: object) -> None:
+    """Refuse what is no number, by the name of the argument: a text is none, and neither is a truth value.
+
+    ``whole``: only whole numbers are allowed. ``none``: None is allowed, too.
+
+    Raises:
+        InputError: If one is something else.
+    """
+    for name, value in given.items():
+        if value is None and none:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+            raise InputError(
+                f"{name}: found {shorten(value)}; allowed: a {'whole number' if whole else 'number'}"
+            )
 
 
 def _printable(text: str) -> str:

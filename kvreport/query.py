@@ -15,7 +15,7 @@ from functools import cache, partialmethod
 from numbers import Integral
 from typing import Any, Final, Literal, TypeVar, cast
 
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, require_numbers, shorten
 from kvreport.units import parse_bytes
 
 SERVER_ENGINE: Final = "vllm"
@@ -584,6 +584,8 @@ def _check(option: Option, value: Any) -> None:  # noqa: ANN401 - what a caller 
         if isinstance(value, bool) or not isinstance(value, int) or not option.low <= value <= option.high:
             allowed = f"a whole number from {option.low:,} to {option.high:,}"
             raise InputError(f"{flag}: found {shorten(value)}; allowed: {allowed}")
+    elif option.kind == "share":
+        require_numbers(**{option.name: value})
     elif option.kind == "choice":
         if value not in option.choices:
             raise InputError(f"{flag}: found {shorten(value)}; allowed: {', '.join(option.choices)}")
@@ -627,8 +629,16 @@ def schema() -> dict[str, Any]:
 
 
 def several(given: _One | Iterable[_One]) -> list[_One]:
-    """One value or several, as a list; a text is one value, not its letters."""
-    return [given] if isinstance(given, str | int) else list(given)
+    """One value or several, as a list; a text is one value, not its letters.
+
+    Raises:
+        InputError: If it is neither.
+    """
+    if isinstance(given, str | int):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise InputError(f"found {shorten(given)}; allowed: one value or a list")
+    return list(given)
 
 
 _KINDS: Final[dict[type, str]] = {str: "names, as texts", int: "whole numbers"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,10 @@ from kvreport.dataset.arrow import capacity_table
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix as cubes
 from kvreport.dataset.tables import model_rows
-from kvreport.errors import require_text
+from kvreport.errors import InputError, require_numbers, require_text
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate
-from kvreport.query import several, several_of
+from kvreport.query import require_known, several, several_of
 from kvreport.units import parse_tokens
 
 
@@ -143,6 +143,9 @@ def list_models(pattern: str = "*", *, catalog: Catalog | None = None) -> pd.Dat
     return pd.DataFrame(model_rows(tuple(chosen), known.weight_formats))
 
 
+_COMPARED: Final = ("tensor_parallel", "context_tokens", "weights", "kv")
+
+
 def diff(
     old: str | Model,
     new: str | Model,
@@ -165,11 +168,18 @@ def diff(
         **options: ``tensor_parallel``, ``context_tokens``, ``weights`` and ``kv``.
 
     Raises:
-        InputError: If kvreport has no answer for either side.
+        InputError: If kvreport has no answer for either side, or an option is not one of these.
 
     >>> found = diff("Qwen/Qwen3-32B", "Qwen/Qwen3-32B", gpu="h200-sxm-141gb", old_engine="vllm@0.19.1")
     >>> found.old_verdict, found.new_verdict
     ('fits', 'fits')
     """
+    require_known(options)
+    for name in options:
+        if name not in _COMPARED:
+            raise InputError(
+                f"{name}: found an option that diff does not take; allowed: {', '.join(_COMPARED)}"
+            )
+    require_numbers(whole=True, tensor_parallel=options.get("tensor_parallel", 1))
     known = open_catalog() if catalog is None else catalog
     return compare(Side(known, old, old_engine), Side(known, new, new_engine or old_engine), gpu, **options)

@@ -33,7 +33,7 @@ from kvreport.estimation.hardware import (
 )
 from kvreport.estimation.named import resolve_model
 from kvreport.estimation.not_followed import NotFollowed, not_followed
-from kvreport.query import Query, options
+from kvreport.query import Query, options, several_of
 from kvreport.resources import read_table
 from kvreport.units import parse_tokens
 from kvreport.words import ENGINES
@@ -215,7 +215,7 @@ def inputs_of(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[st
         pairs = {str(name): number for name, number in limits.items()}
     else:
         pairs = {}
-        for text in [limits] if isinstance(limits, str) else limits:
+        for text in several_of("limit-mm-per-prompt", limits, str, none=True):
             if text.lstrip().startswith("{"):
                 pairs |= _inputs_in_json(text)
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from statistics import fmean
@@ -20,7 +20,7 @@ from kvreport.accounting.sizing import (
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import RELEASED, Catalog, open_catalog
 from kvreport.catalog.release import trait
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, require_numbers, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
 from kvreport.estimation.hardware import listed, parsed
@@ -124,6 +124,17 @@ def size(
     >>> size("Qwen/Qwen3-32B", context="8K", concurrent=8, gpus=["h200-sxm-141gb"])
     <Sizing 8 requests of 8,192 tokens: 1 x h200-sxm-141gb with Qwen/Qwen3-32B (tp1)>
     """
+    require_numbers(burst=burst, efficiency=efficiency)
+    require_numbers(whole=True, spare_replicas=spare_replicas)
+    require_numbers(
+        none=True,
+        concurrent=concurrent,
+        requests_per_minute=requests_per_minute,
+        latency_s=latency_s,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+    )
+    require_numbers(none=True, whole=True, users=users, available=available)
     known = open_catalog() if catalog is None else catalog
     policy = engine_named(known, engine)
     if trait(policy, "allocates_at_start"):
@@ -224,7 +235,7 @@ def _lists(
     models: object, weights: object, kv: object, gpus: object, sizes: object
 ) -> tuple[list[str], list[str], list[str], list[str], list[int] | None]:
     """The arguments that state one or several, as lists."""
-    if not isinstance(models, str) and isinstance(models, Sequence) and not models:
+    if isinstance(models, Sized) and not models:
         raise InputError("models: found no name; allowed: one or a list of names")
     if isinstance(sizes, Sequence) and not sizes:
         raise InputError(

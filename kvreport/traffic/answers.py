@@ -20,7 +20,7 @@ from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError, shorten
+from kvreport.errors import InputError, require_numbers, shorten
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.estimate import hypothetical
@@ -249,6 +249,10 @@ def replay(
     >>> replay("mooncake-conversation", "Qwen/Qwen3-8B", gpu="h200-sxm-141gb", limit=50, order_only=True)
     <TrafficAnswer mooncake-conversation on h200-sxm-141gb: hit rate 5.1%>
     """
+    require_numbers(whole=True, replicas=replicas)
+    require_numbers(speed=speed, efficiency=efficiency)
+    require_numbers(none=True, time_to_live_s=time_to_live_s, hit_rate=hit_rate, wait_s=wait_s, rate=rate)
+    require_numbers(none=True, whole=True, block_tokens=block_tokens, limit=limit)
     if not 1 <= replicas <= MAX_REPLICAS:
         raise InputError(f"replicas: found {replicas}; allowed: 1 to {MAX_REPLICAS}")
     if hit_rate is not None and not 0 < hit_rate < 1:

@@ -370,3 +370,60 @@ def test_a_command_without_its_extra_says_what_to_install(package, words, extra,
     assert done.stderr == (
         f"kvreport: error: found no package {package!r}; allowed: the wheel with its extra, pip install 'kvreport-….whl[{extra}]'\n"
     )
+
+
+M = "Qwen/Qwen3-8B"
+_SIZE = {"context": 8192, "concurrent": 4, "gpus": "h100", "tensor_parallel": 1}
+_WORK = {"users": 10, "requests_per_minute": 1.0, "latency_s": 10.0}
+
+
+@pytest.mark.parametrize("value", ["0.9", "x", True, [1], {}, object()])
+def test_what_is_no_number_is_refused_by_the_name_of_its_argument(value) -> None:
+    """A text raised TypeError, and True was 1."""
+    for name in ("concurrent", "ttft_s", "tpot_s", "burst", "efficiency", "spare_replicas", "available"):
+        with pytest.raises(InputError, match=rf"^{name}: found .*; allowed: a (whole )?number$"):
+            kvreport.size(M, **_SIZE | {name: value})
+    for name in _WORK:
+        with pytest.raises(InputError, match=f"^{name}: found"):
+            kvreport.size(M, **_SIZE | {"concurrent": None} | _WORK | {name: value})
+    for name in ("replicas", "time_to_live_s", "speed", "efficiency", "hit_rate", "wait_s", "rate", "limit"):
+        with pytest.raises(InputError, match=f"^{name}: found"):
+            kvreport.replay("mooncake-conversation", M, gpu="h100", **{name: value})
+    with pytest.raises(InputError, match=r"^utilization: found"):
+        kvreport.estimate(M, gpu="h100", utilization=value)
+    with pytest.raises(InputError, match=r"^utilization: found"):
+        kvreport.size(M, **_SIZE, utilization=value)
+    with pytest.raises(InputError, match=r"^tensor_parallel: found"):
+        kvreport.diff(M, M, gpu="h100", tensor_parallel=value)
+
+
+@pytest.mark.parametrize("name", ["spare_replicas", "available", "users"])
+def test_parts_of_replicas_gpus_and_people_are_refused(name) -> None:
+    """One and a half spare replicas were answered with 2.5 GPUs."""
+    with pytest.raises(InputError, match=rf"^{name}: found 1\.5; allowed: a whole number$"):
+        kvreport.size(M, **_SIZE | {name: 1.5})
+    with pytest.raises(InputError, match=r"^replicas: found 1\.5; allowed: a whole number$"):
+        kvreport.replay("mooncake-conversation", M, gpu="h100", replicas=1.5)
+
+
+def test_an_option_that_a_comparison_does_not_take_is_named_with_the_one_that_is_meant() -> None:
+    """A TypeError named a function that nobody had called."""
+    with pytest.raises(InputError, match="unknown option 'context'; did you mean context_tokens"):
+        kvreport.diff(M, M, gpu="h100", context=8192)
+    with pytest.raises(InputError, match="engine: found an option that diff does not take; allowed: tensor_"):
+        kvreport.diff(M, M, gpu="h100", engine="vllm")
+
+
+@pytest.mark.parametrize("value", [1.5, True, [1], object()])
+def test_limits_of_inputs_that_are_no_pairs_are_refused(value) -> None:
+    with pytest.raises(InputError, match=r"^limit-mm-per-prompt: found"):
+        kvreport.estimate(M, gpu="h100", limit_mm_per_prompt=value)
+
+
+def test_one_value_or_a_list_is_nothing_else() -> None:
+    with pytest.raises(InputError, match=r"found 1\.5; allowed: one value or a list"):
+        kvreport.size(1.5, context=8192, concurrent=4)
+    with pytest.raises(InputError, match="models: found no name"):
+        kvreport.size({}, context=8192, concurrent=4)
+    with pytest.raises(InputError, match=r"found 1\.5; allowed: one value or a list"):
+        kvreport.matrix(M, "h100-sxm-80gb", contexts=1.5)
