@@ -97,7 +97,10 @@ def script() -> str:
 
 
 def core_script(address: str) -> str:
-    """Return the part of :func:`script` at one of the addresses of :data:`CORES`; it adds to what is there."""
+    """Return the part of :func:`script` at one of the addresses of :data:`CORES`; it adds to what is there.
+
+    It has the sentences that its scripts name, and those of verdicts.
+    """
     read = "\n".join((resources.assets_dir() / name).read_text(encoding="utf-8") for name in CORES[address])
     taken = [(set(re.findall(r"\w+", names)), bool(said)) for names, said in _TAKEN.findall(read)]
     called = set(_USED.findall(read)).union(*(names for names, said in taken if not said))
@@ -105,11 +108,11 @@ def core_script(address: str) -> str:
     source = _closure(called)
     if any(camel(name) in called for name in _names_of(plot)):
         source += "\n" + inspect.getsource(plot)
-    return _script(
-        translate(source),
-        {name: value for name, value in shared_words().items() if name in needed},
-        "const before = root.kvKernel || {};\n",
-    )
+    said = {name: value for name, value in shared_words().items() if name in needed}
+    if "sentences" in said:
+        named = set(re.findall(r"\w+", read)).union(words.ALL["verdicts"])
+        said["sentences"] = {name: text for name, text in said["sentences"].items() if name in named}
+    return _script(translate(source), said, "const before = root.kvKernel || {};\n")
 
 
 def _names_of(module: ModuleType) -> list[str]:
@@ -149,7 +152,8 @@ def _constants(nodes: list[ast.stmt]) -> list[str]:
 
 def _script(made: Translation, said: dict[str, Any], before: str = "") -> str:
     written = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
-    more = "...before, words: { ...before.words, ...words }" if before else "words"
+    merged = "sentences: { ...before.words?.sentences, ...words.sentences }"
+    more = f"...before, words: {{ ...before.words, ...words, {merged} }}" if before else "words"
     return "\n".join(
         [
             _HEAD + before,

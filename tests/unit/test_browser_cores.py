@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.publish import browser
+from kvreport.words import SENTENCES
 
 
 def scripts_beside(repository: Path, core: str) -> set[str]:
@@ -62,3 +63,15 @@ def test_a_part_has_every_function_that_its_scripts_call(repository: Path, addre
     assert len(called) > 10
     part = set(re.findall(r"function (\w+)\(", browser.core_script(address)))
     assert called <= part, called - part
+
+
+@pytest.mark.parametrize("address", browser.CORES)
+def test_a_part_has_the_sentences_that_its_scripts_name_and_no_other_page_s(
+    repository: Path, address: str
+) -> None:
+    folder = repository / "docs" / "assets"
+    read = "\n".join((folder / name).read_text(encoding="utf-8") for name in browser.CORES[address])
+    named = {one or other for one, other in re.findall(r'words\.sentences\.(\w+)|\bsay\("(\w+)"', read)}
+    part = browser.core_script(address)
+    assert [name for name in sorted(named & SENTENCES.keys()) if f'"{name}":"' not in part] == []
+    assert '"log_passed":' not in part
