@@ -35,7 +35,7 @@ help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 site: $(SITE_STAMP) ## build the whole site into site/: catalog, dataset, pages, charts, chapters, downloads
-	@$(BIN)/python scripts/fetch_runtime.py && $(BIN)/python scripts/fetch_sql.py && \
+	@$(BIN)/python scripts/fetch_runtime.py && \
 		$(BIN)/mkdocs build --strict
 
 serve: site ## build the site and serve it on this machine (PORT=8000)
@@ -68,7 +68,7 @@ faults: $(STAMP) ## seed the fifty faults of tests/seeded_faults.yaml one by one
 		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python scripts/seeded_faults.py $(FAULTS)
 
 define pytest
-$(BIN)/python scripts/fetch_runtime.py && $(BIN)/python scripts/fetch_sql.py && \
+$(BIN)/python scripts/fetch_runtime.py && \
 	chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
 	KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(1)
 endef

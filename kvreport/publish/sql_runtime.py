@@ -1,6 +1,6 @@
 """SQL in the browser: DuckDB as WebAssembly, which the explorer loads on a click to query the published Parquet file.
 
-``scripts/fetch_sql.py`` brings the files into the build's cache and ``requirements/sql.json`` pins them by SHA-256.
+``scripts/fetch_runtime.py`` brings the files into the build's cache and ``requirements/sql.json`` pins them by SHA-256.
 The pinned release reads Parquet by itself; later ones fetch that part from a server of their makers while a page
 runs. A build whose cache is empty publishes queries to copy.
 """

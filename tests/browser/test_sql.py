@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not sql_runtime.RUNTIME.found(CACHE),
-        reason="scripts/fetch_sql.py has not fetched DuckDB for the browser",
+        reason="scripts/fetch_runtime.py has not fetched DuckDB for the browser",
     ),
 ]
 
