@@ -51,6 +51,13 @@ _STARTS_ITSELF: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     (re.compile(r"(?:\S*/)?llama\.cpp:server\S*"), ("llama-server",)),
 )
 """Images whose entry point is the server (vLLM's ``docker/Dockerfile``, llama.cpp's ``.devops``), and its program."""
+_OTHER_SERVERS: Final = re.compile(
+    r"(?:\S*/)?(?:ollama|text-generation-inference|tgi|lmdeploy|tritonserver|tensorrt-llm|trtllm|localai|local-ai|lorax|aphrodite-(?:openai|engine)"
+    r"|xinference|tabbyapi|koboldcpp|mlc-llm|openllm|deepspeed-mii|huggingfaceserver|vllm|vllm-openai|sglang|llama\.cpp)(?:-\w+)*(?:[:@]\S*)?"
+    r"|nvcr\.io/nim/\S+"
+)
+"""Images of servers: a container of one is named where nothing in it is answered."""
+_ROUTERS: Final = re.compile(r"\S*-(?:router|gateway|proxy|exporter|operator)\b\S*")
 _RELEASED: Final = re.compile(r"(?:\S*/)?(?:vllm(?:-openai)?|sglang)(?:-rocm|-xpu)?:v?\d+\.\d+\S*")
 """Images whose tag is a release of the engine, as the reader of start commands takes them."""
 _OPEN: Final = re.compile(
@@ -291,14 +298,31 @@ class _Finder:
             return
         if _OPEN.search(image) and any(word.startswith("--model") for word in words):
             self.found.append(server)
-        elif resources.asks:
-            self._unknown(container.line, words, image)
+        else:
+            self._unknown(container.line, words, image, environment, gpus=bool(resources.asks))
 
-    def _unknown(self, line: int, words: Sequence[str], image: str) -> None:
+    def _unknown(
+        self,
+        line: int,
+        words: Sequence[str],
+        image: str,
+        environment: Mapping[str, str | None],
+        *,
+        gpus: bool,
+    ) -> None:
+        """Name a container that is not answered: one with GPUs, or of a server."""
         said = " ".join(words[:3]) or image or "none"
-        self.left.append(
-            (line, f"a container with GPUs whose program starts no server that is known: {said}")
-        )
+        if re.fullmatch(r"(?:\S*/)?ollama(?:[:@]\S*)?", image):
+            told = [f"{name}={value}" for name, value in environment.items() if _OF_MEMORY.fullmatch(name)]
+            asked = " ".join(["kvreport estimate", *told, "ollama run MODEL --gpu GPU"])
+            why = f"a container of Ollama, which loads the models that it is asked for; {asked} answers one: {said}"
+        elif gpus:
+            why = f"a container with GPUs whose program starts no server that is known: {said}"
+        elif _OTHER_SERVERS.fullmatch(image) and not _ROUTERS.fullmatch(image):
+            why = f"a container of a server whose command is not read: {image}"
+        else:
+            return
+        self.left.append((line, why))
 
     def _claimed(self, container: Map, pod: Map) -> int | None:
         """Devices of the claims that a container names (dynamic resource allocation); None where the file does not say."""
@@ -368,8 +392,8 @@ class _Finder:
         own, before = () if entry else _own_program(image), len(self.found)
         self._read(server, [*own, *entry, *command], environment, copies)
         devices = service.maps("deploy", "resources", "reservations", "devices") or service.at("gpus")
-        if devices and len(self.found) == before:
-            self._unknown(line, entry or [image], image)
+        if len(self.found) == before:
+            self._unknown(line, entry or [image], image, environment, gpus=bool(devices))
 
     def _dynamo(self, spec: Map) -> None:
         """Services of Dynamo's v1alpha1 and components of its v1beta1."""
@@ -535,9 +559,13 @@ class _Finder:
                 line, "helm", name, (), written, of_container(value, value), unresolved=_open(value)
             )
             own = () if starts else _own_program(written)
-            told = [*own, *(_kubernetes(one, environment) for one in command)]
+            told, before = [*own, *(_kubernetes(one, environment) for one in command)], len(self.found)
             self._read(server, told, environment, value.text("replicaCount") or value.text("replicas") or "1")
+            if len(self.found) == before:
+                self._unknown(line, command, written, environment, gpus=bool(server.resources.asks))
             return
+        if written:
+            self._unknown(value.line, (), written, _environment(value), gpus=False)
         for key, one in value.items():
             self._values(one, key)
 

@@ -799,3 +799,49 @@ def test_images_for_cpus_and_copies_of_sglang_are_told_apart() -> None:
         "vllm/vllm-openai:v0.27.1", f"--model {LLAMA} -tp 2", ", environment: [NVIDIA_VISIBLE_DEVICES=0]"
     )
     assert visible.reason == "needs 2 GPUs, and the file gives 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (
+            "services:\n  b:\n    image: ollama/ollama\n    environment: [OLLAMA_CONTEXT_LENGTH=32768, OLLAMA_NUM_PARALLEL=2]\n",
+            3,
+            "kvreport estimate OLLAMA_CONTEXT_LENGTH=32768 OLLAMA_NUM_PARALLEL=2 ollama run MODEL --gpu GPU",
+        ),
+        (
+            "services:\n  a: {image: 'ghcr.io/huggingface/text-generation-inference:3.0', command: --model-id a/b}\n",
+            2,
+            "a server whose command is not read: ghcr.io/huggingface/text-generation-inference:3.0",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - {name: t, image: 'nvcr.io/nvidia/tritonserver:25.01-py3'}\n",
+            5,
+            "a server whose command is not read: nvcr.io/nvidia/tritonserver:25.01-py3",
+        ),
+        (
+            "engine:\n  image: {repository: openmmlab/lmdeploy, tag: v0.9.2}\n  args: [--tp, '2']\n",
+            3,
+            "a server whose command is not read: openmmlab/lmdeploy:v0.9.2",
+        ),
+        (
+            "models:\n  image: {repository: ollama/ollama, tag: 0.12.3}\n",
+            2,
+            "ollama run MODEL --gpu GPU answers one: ollama/ollama:0.12.3",
+        ),
+    ],
+)
+def test_a_server_that_is_not_answered_is_named(text: str, line: int, said: str) -> None:
+    """Services of Ollama and TGI stood in files that were answered, and nothing was said of them."""
+    servers, left = find_servers(text, "file.yaml", starts_server)
+    assert servers == []
+    ((at, words),) = left
+    assert (at, said in words) == (line, True), words
+
+
+def test_what_is_no_server_is_not_named() -> None:
+    text = (
+        "services:\n  a: {image: nginx}\n  b: {image: 'ghcr.io/open-webui/open-webui:main'}\n"
+        "  c: {image: 'lmcache/vllm-router:v1'}\n"
+    )
+    assert find_servers(text, "file.yaml", starts_server) == ([], [])
