@@ -362,14 +362,21 @@
     return build(requests, tokens, name, documents.length > 1 ? "sessions_at_once" : "recorded");
   }
 
-  /* Rows with their numbers; a cell in quotes may hold commas, ends of lines, and a quote written twice. */
-  function rowsOf(lines) {
+  /* What separates the columns: the sign of these that the first line has most of, outside quotes. */
+  function separatorOf(head) {
+    const bare = head.replace(/"[^"]*"/g, "");
+    const [comma, semicolon, tab] = [",", ";", "\t"].map((sign) => bare.split(sign).length);
+    return comma >= semicolon && comma >= tab ? "," : semicolon >= tab ? ";" : "\t";
+  }
+
+  /* Rows with their numbers; a cell in quotes may hold separators, ends of lines, and a quote written twice. */
+  function rowsOf(lines, separator) {
     const rows = [];
     let open = "";
     for (const line of lines) {
       open += line.replace(/\r$/, "");
       // A quote opens a cell only where the cell begins, so a row is cut as soon as it is whole.
-      const cells = cellsOf(open);
+      const cells = cellsOf(open, separator);
       if (cells === null) open += "\n";
       else {
         rows.push(/** @type {[number, string[]]} */ ([rows.length + 1, cells]));
@@ -380,16 +387,16 @@
   }
 
   /* The cells of a row; null if it ends within quotes. */
-  function cellsOf(row) {
-    if (!row.includes('"')) return row.split(",");
+  function cellsOf(row, separator) {
+    if (!row.includes('"')) return row.split(separator);
     const cells = [];
     let at = 0;
     for (;;) {
       if (row[at] !== '"') {
-        const comma = row.indexOf(",", at);
-        cells.push(comma < 0 ? row.slice(at) : row.slice(at, comma));
-        if (comma < 0) return cells;
-        at = comma + 1;
+        const next = row.indexOf(separator, at);
+        cells.push(next < 0 ? row.slice(at) : row.slice(at, next));
+        if (next < 0) return cells;
+        at = next + 1;
         continue;
       }
       let end = at + 1, text = "";
@@ -404,7 +411,7 @@
       }
       cells.push(text);
       if (end === row.length) return cells;
-      if (row[end] !== ",") {
+      if (row[end] !== separator) {
         fail(`A quoted cell has text after the closing quote: ${row.slice(at, at + 40)}.`);
       }
       at = end + 1;
@@ -412,7 +419,8 @@
   }
 
   function table(lines, name) {
-    const rows = rowsOf(lines).filter(([, cells]) => cells.some((cell) => trimmed(cell)));
+    const separator = separatorOf(lines.find((line) => trimmed(line)));
+    const rows = rowsOf(lines, separator).filter(([, cells]) => cells.some((cell) => trimmed(cell)));
     if (!rows.length) fail(`${name}: no request was found.`);
     const head = rows[0][1];
     /** @type {any} */
@@ -438,8 +446,10 @@
       }
       rows.shift();
     }
+    // Between semicolons, seconds may have a decimal comma.
+    const seconds = (cell) => separator === ";" ? cell.replace(/^([ +-]*[0-9]+),([0-9]+ *)$/, "$1.$2") : cell;
     const timesIn = (cells) =>
-      new Map([...times].filter(([, n]) => n < cells.length).map(([known, n]) => [known, cells[n]]));
+      new Map([...times].filter(([, n]) => n < cells.length).map(([known, n]) => [known, seconds(cells[n])]));
     if (!rows.length) fail(`${name}: no request was found.`);
     const when = clock(timesIn(rows[0][1]), { fromFirst: true });
     return build(
@@ -515,7 +525,7 @@
   }
 
   const mentionsUsage = (line) =>
-    !/^[\w "]+(,[\w "]+)+[\t-\r ]*$/.test(line) && line.includes("prompt_tokens") &&
+    !/^[\w "]+([,;\t][\w "]+)+[\t-\r ]*$/.test(line) && line.includes("prompt_tokens") &&
     /completion_tokens|output_tokens/.test(line);
 
   const isHashed = (row) =>

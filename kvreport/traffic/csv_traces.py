@@ -6,7 +6,8 @@ import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from kvreport.errors import InputError, shorten
 from kvreport.traffic.fields import BLANKS, Clock, beside, number, plain, ranked
@@ -20,12 +21,22 @@ class _NamedColumns:
     session: int | None
     times: dict[str, int]
     cached: tuple[int, ...] = ()  # What a prompt has besides.
+    decimal_comma: bool = False  # Whether 0,5 is half a second.
+
+
+_SEPARATORS: Final = ",;\t"
+
+
+def _separator(head: str) -> str:
+    """What separates the columns: the sign of these that the first line has most of, outside quotes."""
+    bare = re.sub(r'"[^"]*"', "", head)
+    return max(_SEPARATORS, key=bare.count)
 
 
 def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedRequest], bool]:
-    """Read requests from CSV.
+    """Read requests from CSV, whose columns commas, semicolons or tabs separate.
 
-    Without a header, one column is prompt lengths, two are prompt and output lengths, three are arrival
+    Numbers of seconds may have a decimal comma between semicolons; a comma in a number of tokens is refused. Without a header, one column is prompt lengths, two are prompt and output lengths, three are arrival
     seconds, prompt and output. Times are counted from the first row.
 
     Returns:
@@ -34,16 +45,19 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
     Raises:
         InputError: If a row cannot be read; BurstGPT's rows of failed requests (no output) are kept.
     """
+    stream = iter(lines)
+    first_line = next(stream, "")
+    separator = _separator(first_line)
+    table = csv.reader(itertools.chain([first_line], stream), strict=True, delimiter=separator)
     rows: Iterator[tuple[int, list[str]]] = (
-        (line, row)
-        for line, row in enumerate(csv.reader(lines, strict=True), 1)
-        if any(cell.strip(BLANKS) for cell in row)
+        (line, row) for line, row in enumerate(table, 1) if any(cell.strip(BLANKS) for cell in row)
     )
     number, head = next(rows, (0, []))
     columns = _header(head, name)
     if columns is None:
         columns = _by_position(head, name)
         rows = itertools.chain([(number, head)], rows)
+    columns = replace(columns, decimal_comma=separator == ";")
     first = next(rows, None)
     if first is None:
         return iter(()), bool(columns.times)
@@ -52,7 +66,10 @@ def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedReques
 
 
 def _times(columns: _NamedColumns, row: Sequence[str]) -> dict[str, str]:
-    return {name: row[at] for name, at in columns.times.items() if at < len(row)}
+    found = {name: row[at] for name, at in columns.times.items() if at < len(row)}
+    if not columns.decimal_comma:
+        return found
+    return {name: re.sub(r"^([ +-]*[0-9]+),([0-9]+ *)$", r"\1.\2", cell) for name, cell in found.items()}
 
 
 def _requests(

@@ -4,7 +4,7 @@
   Bailian traces of the same shape (``chat_id``, seconds, 16 tokens);
 - kv-cache-tester sessions (``hash_ids`` of 64 tokens, local to a session, sub-agents nested), one file or a
   folder of them;
-- CSV with a header (Azure, BurstGPT, Vidur) or without one (lengths);
+- CSV with a header (Azure, BurstGPT, Vidur) or without one (lengths), with commas, semicolons or tabs;
 - request logs that state ``prompt_tokens`` and ``completion_tokens`` (SGLang's ``--log-requests``, JSON lines of
   an OpenAI-compatible server);
 - kvreport's own compact form (:mod:`kvreport.traffic.compact_traces`), plain or gzip.
@@ -248,7 +248,7 @@ def _document(lines: Iterable[str], name: str) -> Any:  # noqa: ANN401 - whateve
 _ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|$)", re.ASCII)
 """A JSON array of objects begins so; a line of a log may begin with a date in brackets."""
 
-_HEADER: Final = re.compile(r'[\w "]+(,[\w "]+)+\s*', re.ASCII)
+_HEADER: Final = re.compile(r'[\w "]+([,;\t][\w "]+)+\s*', re.ASCII)
 
 
 def _mentions_usage(line: str) -> bool:

@@ -431,3 +431,36 @@ def test_a_prompt_has_what_a_cache_held_of_it(text: str) -> None:
 
 def test_cached_tokens_alone_are_no_prompt_of_a_line() -> None:
     assert line_counts("cache_read_input_tokens=3000 input_tokens=100 output_tokens=7") == (100, 7)
+
+
+SEPARATED = [
+    # German and French spreadsheets write semicolons between columns and decimal commas in numbers.
+    "timestamp;prompt_tokens;completion_tokens\n0,5;2000;200\n1,25;2000;300\n",
+    '"timestamp";"prompt_tokens";"completion_tokens"\n"0.5";"2000";"200"\n"1.25";"2000";"300"\n',
+    '"Zeit in s";prompt_tokens;output_tokens;"time"\nx;2000;200;"0,5"\ny;2000;300;"1,25"\n',
+    "0,5;2000;200\n1,25;2000;300\n",
+    '"0,5";2000;200\n"1,25";2000;300\n',
+    "timestamp\tprompt_tokens\tcompletion_tokens\n0.5\t2000\t200\n1.25\t2000\t300\n",
+]
+
+
+@pytest.mark.parametrize("text", SEPARATED)
+def test_semicolons_and_tabs_separate_columns(text: str) -> None:
+    trace, (theirs,) = read(text), in_browser([text])
+    assert list(trace.prompt_tokens) == theirs["prompts"] == [2000, 2000]
+    assert list(trace.output_tokens) == theirs["outputs"] == [200, 300]
+    assert list(trace.arrival_s) == theirs["times"] == [0, 0.75]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "timestamp;prompt_tokens;completion_tokens\n0,5;2,000;200\n",  # two tokens, or two thousand
+        "timestamp\tprompt_tokens\tcompletion_tokens\n0,5\t2000\t200\n",
+        "timestamp;prompt_tokens;completion_tokens\n0,5,1;2000;200\n",
+    ],
+)
+def test_a_comma_that_may_be_either_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"found '(2,000|0,5|0,5,1)'"):
+        read(text)
+    assert in_browser([text])[0].get("error")
