@@ -173,23 +173,15 @@ def is_about_base(words: str, base: Question, engine: str) -> bool:
     return words == ask(base | {"engine": engine})
 
 
-PAIRS: Final = [
-    (engine, option.name)
-    for engine in (*SERVERS, *LOCAL)
-    for option in options()
-    if option.name not in ("gpu", "engine", *ALONE)
-]
-
-
 def test_every_option_is_asked() -> None:
     assert {option.name for option in options()} == {*VALUES, *ALONE, "gpu", "engine"}
 
 
-@pytest.mark.parametrize(("engine", "name"), PAIRS)
-def test_an_accepted_option_changes_something_or_is_named(engine: str, name: str) -> None:
-    met = outcomes(engine, name)
-    assert met, "nothing was asked"
-    assert "changed" in met or "silent" not in met, met
+@pytest.mark.parametrize("engine", [*SERVERS, *LOCAL])
+def test_an_accepted_option_changes_something_or_is_named(engine: str) -> None:
+    met = {option.name: outcomes(engine, option.name) for option in options() if option.name in VALUES}
+    assert all(met.values()), "something was not asked"
+    assert {name for name, found in met.items() if "silent" in found and "changed" not in found} == set()
 
 
 def test_an_option_of_what_is_not_asked_is_named() -> None:

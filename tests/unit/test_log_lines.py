@@ -42,12 +42,10 @@ def test_the_public_lines_have_no_fault() -> None:
     assert sum(len(one.lines) for one in log_lines(data_dir())) > 160  # checked where a folder is named
 
 
-@pytest.mark.parametrize(
-    "line", [line for one in log_lines() for line in one.lines], ids=lambda line: line.name
-)
-def test_an_example_is_read_as_its_line(line) -> None:
-    assert line.name in {one.pattern for one in read_log(line.example).recognised}
-    assert line.at is None or line.read is not None
+def test_an_example_is_read_as_its_line() -> None:
+    for line in (line for one in log_lines() for line in one.lines):
+        assert line.name in {one.pattern for one in read_log(line.example).recognised}, line.example
+        assert line.at is None or line.read is not None, line.name
 
 
 def test_a_catalog_of_one_s_own_adds_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

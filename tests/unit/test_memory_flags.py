@@ -107,10 +107,12 @@ def test_any_other_flag_is_named(one):
 
 
 @pytest.mark.parametrize("value", ["None", "False", "0", "'auto'", "{}"])
-@pytest.mark.parametrize("one", REST, ids=lambda one: f"{one.server} {one.flag}")
-def test_a_flag_that_was_not_set_is_not_named(one, value):
-    line = f"{{'{one.field}': {value}, 'x': 1}}" if one.server == "vllm" else f"a, {one.field}={value}, b=1"
-    assert one.pattern not in {found.pattern for found in read_log(line).recognised}
+def test_a_flag_that_was_not_set_is_not_named(value):
+    for one in REST:
+        line = (
+            f"{{'{one.field}': {value}, 'x': 1}}" if one.server == "vllm" else f"a, {one.field}={value}, b=1"
+        )
+        assert one.pattern not in {found.pattern for found in read_log(line).recognised}, line
 
 
 def test_names_of_lines_are_unique():
