@@ -252,6 +252,9 @@ NOT_ITS_MIX = {
     "plover-004": "a revision whose files have 92.84 GiB, and its draft is loaded with it",
     "plover-009": "99.7 GB are on disk, more than its name says",
     "late-005": "0.8 GiB more than every matrix but the experts' at 16 bits; the cause is not known",
+    "linnet-020": "0.9 GiB more than every matrix but the experts' at 16 bits; its prediction layer may be loaded with it",
+    "linnet-021": "as the log before, another share of memory",
+    "linnet-050": "7.4 GiB more than its name says, in an image whose release is not stated",
 }
 """Loads that no mix of formats makes, with the reason."""
 
