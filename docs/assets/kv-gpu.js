@@ -81,7 +81,9 @@
           controls.told.replaceChildren(...kvreport.leftOut(here(), state, asked, ignored));
           await kvreport.pause(); // the page says that it computes
           if (mine !== turn) return;
-          fill(sizes, matrix.models);
+          const all = await kvreport.inSlices(answers(sizes, matrix.models), () => mine === turn);
+          if (!all) return;
+          fill(all, matrix.models);
         } catch (error) {
           if (mine !== turn) return;
           controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
@@ -125,11 +127,11 @@
     /* The best deployment of every model: the fewest GPUs that run what is asked, else the most that there are. A model
        serves a context that it supports, and is counted in the formats that the sentence names: as kvreport.publish.counts,
        where the files have the row. */
-    function answers(sizes, models) {
+    function* answers(sizes, models) {
       const site = here();
       const gpu = site.gpus.find((one) => one.id === state.gpu);
       const run = new Map(models.map((model) => [model.slug, model]));
-      return site.models.map(([slug, name]) => {
+      const answerOf = ([slug, name]) => {
         const model = run.get(slug);
         if (!model) return { one: null, serves: false, counted: false, model: { slug, name } };
         let found = null, counted = false;
@@ -157,11 +159,16 @@
           }
         }
         return { one: found, serves: false, counted, model };
-      });
+      };
+      const all = [];
+      for (const named of site.models) {
+        all.push(answerOf(named));
+        yield;
+      }
+      return all;
     }
 
-    function fill(sizes, models) {
-      const all = answers(sizes, models);
+    function fill(all, models) {
       const serving = all.filter((each) => each.serves).map((each) => each.one);
       const put = (name, ...children) =>
         $$(`[data-kv-slot=${name}]`, root).forEach((place) =>
