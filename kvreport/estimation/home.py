@@ -33,7 +33,7 @@ from kvreport.estimation.answer import (
 )
 from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.home_answer import LocalEstimate, advice
+from kvreport.estimation.home_answer import LocalEstimate, advice, made_from_file
 from kvreport.estimation.home_case import (
     HOST_MEMORY,
     LocalCase,
@@ -325,7 +325,7 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
             f"the file ends {human_bytes(case.file.missing_bytes)} before its tensors do: read as a header only"
         )
     found += [*case.named.said, *_encoders_said(case), *said_of_file(case.file)]
-    found += memory_said(case)
+    found += [*memory_said(case), *made_from_file(case)]
     found.append(_build_said(case.request.engine))
     found += [case.confirmation] if case.confirmation else []
     found.append(f"host memory is read at {_host_bandwidth(case) / 1e9:g} GB/s")

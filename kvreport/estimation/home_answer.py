@@ -544,9 +544,8 @@ def command_of(case: LocalCase, layout: LocalLayout, file: str = "", **more: Any
     ``file``: the file to name; empty names it as its quantization usually is. ``more``: further fields of ``LocalServed``.
     """
     model = case.request.model.id
-    usual = f"{model.rpartition('/')[2]}-{case.mix.upper()}.gguf"
     told = LocalServed(
-        file or (str(case.query.model) if case.mix == "file" else usual),
+        file or _file_name(case),
         _ollama_name(model, case.mix),
         case.options,
         repository=case.named.repository,
@@ -556,6 +555,22 @@ def command_of(case: LocalCase, layout: LocalLayout, file: str = "", **more: Any
     command = case.request.case.rules.command(Served(model, Layout(), None, local=told))
     assert command is not None  # noqa: S101 - every engine that allocates at start has one
     return command
+
+
+def made_from_file(case: LocalCase) -> list[str]:
+    """How Ollama gets a model under the name that the command runs, where its library is not known to have one of that name."""
+    model, stated = case.request.model.id, bool(case.named.said) and case.query.weights is not None
+    name = _ollama_name(model, case.mix)
+    if not case.engine_sets_context or stated or case.mix == QAT_MIX or name in OllamaNames.need().names:
+        return []
+    said = f"{name} is made from a file, because Ollama's library is not known to have it: ollama create {name} -f Modelfile"
+    return [f"{said}, with FROM ./{_file_name(case)} in the Modelfile"]
+
+
+def _file_name(case: LocalCase) -> str:
+    """The GGUF file that was given, else as a quantization of the model is usually named."""
+    usual = f"{case.request.model.id.rpartition('/')[2]}-{case.mix.upper()}.gguf"
+    return str(case.query.model) if case.mix == "file" else usual
 
 
 def _ollama_name(model: str, mix: str) -> str:

@@ -307,6 +307,14 @@ class LocalCase(Setup):
         stated = self.query.context_tokens is not None or self.query.ctx_size is not None
         return fit(self, target=self.fit_target, context_given=stated or self.engine_sets_context)
 
+    def as_started(self) -> LocalCase:
+        """The same as the engine lays it out by itself: Ollama leaves all placing to ``--fit``."""
+        return (
+            replace(self, options=self.fitted().options, asked=self.options)
+            if self.engine_sets_context
+            else self
+        )
+
     def keeps_layers(self, layout: LocalLayout) -> bool:
         """True if llama.cpp starts as it was laid out, though ``--fit`` changes what was not stated."""
         ran = self.asked is not None or self.engine_sets_context

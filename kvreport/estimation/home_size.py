@@ -17,12 +17,13 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.home import memory_said, open_query
-from kvreport.estimation.home_answer import MIXES_BY_SIZE, command_of
+from kvreport.estimation.home_answer import MIXES_BY_SIZE, command_of, made_from_file
 from kvreport.estimation.home_case import LocalCase, refuse_forks
 from kvreport.estimation.home_names import USUAL_MIX, by_local_name
 from kvreport.estimation.named import engine_named
 from kvreport.query import Query, several
 from kvreport.units import gib, parse_tokens
+from kvreport.words import counted
 
 USUAL_MACHINES: Final = (
     "rtx-3060-12gb", "rtx-4060ti-16gb", "rtx-4090", "rtx-5090", "ryzen-ai-max-395", "m4-pro-24", "m4-max-64",
@@ -44,7 +45,9 @@ class HomeDeployment:
     layout: LocalLayout  # What lies where.
     longest_context: int  # The longest context of each slot with the same flags; 0 if none fits.
     command: str  # The command that serves it.
-    assumptions: tuple[str, ...] = ()  # What nobody stated of the machine.
+    by_engine: bool = False  # Whether the engine places layers by itself, without a flag.
+    expert_layers_on_host: int = 0  # Layers on a device with experts in host memory.
+    assumptions: tuple[str, ...] = ()  # What nobody stated of the machine, and how its name is made.
 
     def __repr__(self) -> str:
         """A line: the machine, the model in its mix, and what stays on the processor."""
@@ -67,11 +70,16 @@ class HomeDeployment:
     @property
     def whole(self) -> bool:
         """True if every layer and expert is on the device."""
-        return self.layout.layers_on_device == self.layout.layers and not self.options.cpu_moe
+        return self.layout.layers_on_device == self.layout.layers and not self.expert_layers_on_host
 
     @property
     def remainder(self) -> str:
-        """What stays in host memory, as a flag; empty if nothing does."""
+        """What stays in host memory, as a flag, or in words where the engine places it; empty if nothing does."""
+        if self.by_engine:
+            on, number, experts = self.layout.layers_on_device, self.layout.layers, self.expert_layers_on_host
+            layers = f"{on} of {number} layers on the GPU" if on < number else ""
+            apart = f"{counted(experts, 'layer|layers')} with experts in main memory" if experts else ""
+            return ", ".join(filter(None, (layers, apart)))
         if self.options.cpu_moe:
             return f"--n-cpu-moe {self.options.cpu_moe}"
         return f"-ngl {self.options.gpu_layers}" if self.options.gpu_layers is not None else ""
@@ -92,6 +100,7 @@ class HomeDeployment:
             "n_gpu_layers": self.layout.layers_on_device,
             "layers": self.layout.layers,
             "n_cpu_moe": min(self.options.cpu_moe, self.layout.layers),
+            "expert_layers_on_host": self.expert_layers_on_host,
             "longest_context_tokens": self.longest_context,
             "command": self.command,
         }
@@ -209,8 +218,9 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
     usual = USUAL_MIX if USUAL_MIX in tried else tried[-1]
     for mix in tried:
         typed = case.as_mix(mix)
-        layout = typed.lay_out()
-        if layout.fits:
+        started = typed.as_started()
+        layout = started.lay_out()
+        if layout.fits and started.options == typed.options:
             found.append(_deployed(typed, machine, layout, context))
             break
     small = bool(found) and tried.index(found[0].weights) > tried.index(usual)
@@ -218,11 +228,23 @@ def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> 
         # Where even the usual mix has no room beside main memory, a smaller one may.
         smaller = (usual,) if found else tried[tried.index(usual) :]
         part = next(
-            (one for mix in smaller if not _lacking(typed := case.as_mix(mix)) and (one := typed.in_part())),
+            (
+                one
+                for mix in smaller
+                if not _lacking(typed := case.as_mix(mix)) and (one := _in_part(typed)) is not None
+            ),
             None,
         )
         found += [] if part is None else [_deployed(part, machine, part.lay_out(), context)]
     return found
+
+
+def _in_part(case: LocalCase) -> LocalCase | None:
+    """The same with what the device has no room for in host memory; None where that does not make it fit."""
+    if not case.engine_sets_context:
+        return case.in_part()
+    started = case.as_started()
+    return started if started.lay_out().fits else None
 
 
 def _missing(case: LocalCase, machine: str, weights: Sequence[str]) -> tuple[int, str]:
@@ -268,6 +290,8 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
         options=case.options,
         layout=layout,
         longest_context=min(longest // slots, model.context_tokens),
-        command=shell_line(command_of(case, layout)),
-        assumptions=tuple(memory_said(case)),
+        command=shell_line(command_of(replace(case, options=case.asked or case.options), layout)),
+        by_engine=case.engine_sets_context,
+        expert_layers_on_host=case.expert_layers_on_host,
+        assumptions=(*memory_said(case), *made_from_file(case)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -110,3 +111,43 @@ def test_a_machine_at_home_is_not_sized_as_a_server(engine: str) -> None:
         kvreport.size("Qwen/Qwen3-8B", context="32K", concurrent=1, gpus=["m4-max-64"], engine=engine)
     with pytest.raises(InputError, match=r"allowed: llama-cpp, ollama"):
         size_home("Qwen/Qwen3-8B", context="32K", engine="vllm")
+
+
+def test_ollama_is_sized_as_it_lays_a_model_out(catalog: Catalog) -> None:
+    """The sizer offered ``--n-cpu-moe 1`` and 0.57 GiB of main memory; ollama has no such flag, and its start takes 1.56 GiB."""
+    asked: dict[str, Any] = {"engine": "ollama", "context": "32K", "catalog": catalog}
+    small, usual = size_home(MOE, **asked, slots=2, gpus="rtx-4090")
+    assert small.whole
+    assert (usual.weights, usual.remainder) == ("q4_k_m", "4 layers with experts in main memory")
+    for one in (small, usual):
+        back = estimate(
+            one.model, gpu="rtx-4090", engine="ollama", weights=one.weights, context_tokens=32768, parallel=2
+        ).to_dict()
+        told = one.to_dict()
+        assert back["verdict"] in ("fits", "tight")
+        assert told["host_bytes"] == back["host_bytes"]["total"], one
+        assert told["n_cpu_moe"] == 0
+        assert "n-cpu-moe" not in one.command
+    (divided,) = size_home("Qwen/Qwen3-32B", **asked | {"context": "8K"}, gpus="rtx-3060-12gb")
+    assert divided.remainder.endswith("of 65 layers on the GPU")
+    # llama.cpp has the flag.
+    flagged = size_home(MOE, context="32K", slots=2, gpus="rtx-4090", catalog=catalog)
+    assert flagged[-1].remainder == "--n-cpu-moe 1"
+
+
+def test_a_name_that_ollamas_library_is_not_known_to_have_says_how_it_is_made(catalog: Catalog) -> None:
+    asked: dict[str, Any] = {
+        "engine": "ollama",
+        "context": "32K",
+        "slots": 2,
+        "gpus": "rtx-4090",
+        "catalog": catalog,
+    }
+    small, usual = size_home(MOE, **asked)
+    (said,) = (text for text in small.assumptions if "ollama create" in text)
+    assert said.startswith("qwen3:30b-iq4_xs is made from a file, because Ollama's library is not known")
+    assert "FROM ./Qwen3-30B-A3B-IQ4_XS.gguf" in said
+    assert usual.command.endswith("ollama run qwen3:30b")
+    assert not any("ollama create" in text for text in usual.assumptions)
+    found = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine="ollama", weights="iq4_xs", context_tokens=8192)
+    assert any("ollama create qwen3:8b-iq4_xs" in text for text in found.request.assumptions)
