@@ -150,12 +150,17 @@ class _Finder:
     def script(self, text: str, kind: str = "script", scope: Scope | None = None, first: int = 1) -> None:
         scope = Scope() if scope is None else scope
         text = re.sub(r"`\r?\n", "\\\n", text)  # PowerShell's sign of a line that goes on
-        for one in Script(scope, self.is_server).run(text, first):
+        read = Script(scope, self.is_server)
+        for one in read.run(text, first):
             words = tuple(_plain(one.words))
             image, resources = _docker_image(words), of_docker_run(words)
             missing = _of(scope, words, one.line)
             server = Server(one.line, kind, "", words, image, resources, unresolved=missing)
             self.found.append(_seeing(server, {}))
+        for line, started in read.containers:
+            image = next((word for word in started if _OTHER_SERVERS.fullmatch(word)), "")
+            given = dict(word.split("=", 1) for word in started if _SET.fullmatch(word))
+            self._unknown(line, (), image, given, gpus=False)
 
     def unit(self, text: str) -> None:
         scope, starts, limit = Scope(), list[tuple[int, str]](), ""

@@ -425,6 +425,7 @@ class Script:
         if depth > MOST_NESTED:
             raise InputError(f"script: found scripts nested too deeply; allowed: {MOST_NESTED} levels")
         self.scope, self.is_server, self.depth = scope, is_server, depth
+        self.containers: list[tuple[int, list[str]]] = []  # Containers that start no server that is known.
         self.found: list[Started] = []
         self._frames: list[_Compound] = []
         self._count = self._steps = 0
@@ -587,6 +588,8 @@ class Script:
         elif (inner := inline(words)) is not None:
             inside = Scope(dict(self.scope.variables), list(inner[1]), {}, self.scope.unresolved)
             self.found += self._inner(inner[0], line, inside)
+        elif not CONTAINERS.isdisjoint(words[:2]) and "run" in words[:4]:
+            self.containers.append((line, words))
         self._assumed = True
         return True
 

@@ -845,3 +845,16 @@ def test_what_is_no_server_is_not_named() -> None:
         "  c: {image: 'lmcache/vllm-router:v1'}\n"
     )
     assert find_servers(text, "file.yaml", starts_server) == ([], [])
+
+
+def test_containers_of_a_script_that_are_not_answered_are_named() -> None:
+    text = (
+        "#!/bin/sh\ndocker run -d --gpus all -e OLLAMA_NUM_PARALLEL=2 ollama/ollama\n"
+        "docker run --gpus all ghcr.io/huggingface/text-generation-inference:3.0 --model-id a/b\n"
+        f"docker run nginx\nvllm serve {LLAMA}\n"
+    )
+    servers, left = find_servers(text, "start.sh", starts_server)
+    assert [one.words[0] for one in servers] == ["vllm"]
+    assert [line for line, _ in left] == [2, 3]
+    assert "kvreport estimate OLLAMA_NUM_PARALLEL=2 ollama run MODEL" in left[0][1]
+    assert "text-generation-inference:3.0" in left[1][1]
