@@ -131,6 +131,7 @@
       for (const file of dropped.values()) {
         const tensors = /\.(gguf|safetensors)$/i.test(file.name);
         if (!tensors && file.size > TEXT_BYTES) {
+          dropped.delete(file.name); // what is pasted next is answered without it
           throw new Error(
             `${file.name} has over ${TEXT_BYTES / 2 ** 20} MiB: a config or an index is smaller.`,
           );
