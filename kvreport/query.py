@@ -569,9 +569,16 @@ def require_known(names: Iterable[str]) -> None:
 
 
 def _check(option: Option, value: Any) -> None:  # noqa: ANN401 - what a caller wrote
+    flag = option.flags[0].removeprefix("--")
+    named = option.name == "engine" and hasattr(value, "family")
+    texts = option.name == "engine" or Query.__annotations__[option.name] in ("str", "str | None")
+    if (value is None and option.default is not None) or (
+        value is not None and option.kind == "text" and texts and not (named or isinstance(value, str))
+    ):
+        allowed = "a text" if option.kind == "text" else f"a value; {option.default} if it is left out"
+        raise InputError(f"{flag}: found {shorten(value)}; allowed: {allowed}")
     if value is None or option.kind in ("text", "tokens", "pairs"):
         return
-    flag = option.flags[0].removeprefix("--")
     if option.kind == "bytes":
         try:
             size = parse_bytes(value)

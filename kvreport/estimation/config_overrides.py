@@ -16,6 +16,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.not_followed import NotFollowed
+from kvreport.query import several_of
 
 Keys = Mapping[str, Any]
 
@@ -67,7 +68,7 @@ def key_tree(stated: Keys | Sequence[str] | str) -> dict[str, Any]:
     if isinstance(stated, Mapping):
         return dict(stated)
     made: dict[str, Any] = {}
-    for text in [stated] if isinstance(stated, str) else stated:
+    for text in several_of("hf-overrides", stated, str):
         _join(made, _parsed(text), text)
     return made
 

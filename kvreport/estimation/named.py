@@ -106,6 +106,10 @@ def engine_named(catalog: Catalog, name: str) -> Engine:
     Raises:
         InputError: If there is none, or more than one.
     """
+    if not isinstance(name, str):
+        raise InputError(
+            f"engine: found {shorten(name)}; allowed: an engine's name, such as vllm or sglang@0.5.20"
+        )
     return at_release(catalog.engine(name), name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ import kvreport
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.cli import main
 from kvreport.errors import InputError
+from kvreport.query import options
 
 ESTIMATE = "estimate llama-3.1-8b --gpu H100"
 SIZE = "size llama-3.1-8b --context 8K --concurrent 10"
@@ -427,3 +429,13 @@ def test_one_value_or_a_list_is_nothing_else() -> None:
         kvreport.size({}, context=8192, concurrent=4)
     with pytest.raises(InputError, match=r"found 1\.5; allowed: one value or a list"):
         kvreport.matrix(M, "h100-sxm-80gb", contexts=1.5)
+
+
+@pytest.mark.parametrize("value", [1.5, [1], {"a": 1}, True, None, b"x", ["a", "b"]], ids=str)
+def test_no_option_of_another_type_is_a_traceback(value: object) -> None:
+    for option in options():
+        asked = {"gpu": "h100", "context_tokens": 8192, option.name: value}
+        with contextlib.suppress(InputError):
+            kvreport.estimate("Qwen/Qwen3-8B", **asked)
+    with pytest.raises(InputError, match="engine"):
+        kvreport.size("Qwen/Qwen3-8B", context=8192, concurrent=4, gpus="h100", engine=value)
