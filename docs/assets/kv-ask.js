@@ -338,8 +338,15 @@
     missed.push(...unpublished.map(({ said }) => said));
     const statedTp = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
-    const gpus = [];
-    const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus) : named;
+    const gpus = [], counts = [];
+    const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus, counts) : named;
+    // "two 3090 or one RTX PRO 6000": Compare has one number for both.
+    if (counts.some((count) => count !== (state.tp || devices || 1))) {
+      const bare = (said) => said.replace(/^(and )?(?:one|\d+ ×) /, "$1");
+      understood.splice(0, understood.length, ...understood.map(bare));
+      missed.push(...counts.filter((count) => count > 1).map((count) => `${count}x`));
+      delete state.tp;
+    }
     // "4x b200 against 8x h100", "b200 vs 2x h100": one number for all of them is neither.
     if (gpus.length && devices && (timed <= gpus.length || missed.some((word) => /^\d+x$/.test(word)))) {
       understood.splice(0, understood.length, ...understood.map((said) => said.replace(`${devices} × `, "")));
@@ -714,13 +721,14 @@
   }
 
   /* Accelerators after the first one: "h100 vs mi300x". */
-  function furtherGpus(names, words, understood, gpus) {
+  function furtherGpus(names, words, understood, gpus, counts) {
     let rest = words;
     for (;;) {
       const state = {}, said = [], home = [];
       const after = gpuIn(names, rest, state, said, null, home);
       if (!state.gpu || home.length) return rest;
       gpus.push(state.gpu);
+      if (state.tp) counts.push(state.tp);
       understood.push(`and ${said.join("")}`);
       rest = after;
     }
