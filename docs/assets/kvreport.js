@@ -284,6 +284,20 @@
     });
     return begins;
   }
+  /* A field is a link until its script is there: a first tap waits for the field, and follows the link if none comes. */
+  addEventListener("click", (event) => {
+    const link = /** @type {any} */ (event.target).closest?.("a[data-kv-picker]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const seek = (left) => {
+      const field = document.getElementById(link.dataset.kvId);
+      if (field) field.focus();
+      else if (left) setTimeout(seek, 100, left - 1);
+      else location.href = link.href;
+    };
+    seek(80);
+  }, true);
   const wake = () => awake ||= Promise.race([act(), new Promise((done) => setTimeout(done, 6000))]);
 
   /* What a field of a form was printed with. */

@@ -59,6 +59,30 @@ def test_what_is_typed_while_the_scripts_come_is_kept(browser: Any, address: str
     assert not visit.faults
 
 
+@pytest.mark.parametrize("uri", ["", LLAMA, "questions/first/"])
+def test_a_tap_before_the_scripts_came_is_the_field_s(browser: Any, address: str, uri: str) -> None:
+    """The first tap on a field led to the list of models; the second field stood where the first had been."""
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    held = hold(visit.page, "**/kv-*.js")
+    visit.page.goto(address + uri, wait_until="domcontentloaded")
+    visit.page.wait_for_selector("html.js")
+    place = visit.page.locator("a[data-kv-picker]").last
+    name, before = place.get_attribute("data-kv-id"), place.bounding_box()
+    place.click()
+    held.let_go()
+    visit.page.wait_for_function("name => document.activeElement?.id === name", arg=name)
+    after = visit.page.locator(f"#{name}").bounding_box()
+    assert visit.page.url.partition("?")[0] == address + uri
+    assert before is not None
+    assert after is not None
+    assert [after[side] for side in ("x", "width")] == pytest.approx(
+        [before[side] for side in ("x", "width")], abs=2
+    )
+    visit.context.close()
+    assert not visit.faults
+
+
 def test_a_field_that_was_changed_and_left_before_the_scripts_came_is_answered(
     browser: Any, address: str
 ) -> None:
