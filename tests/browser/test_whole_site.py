@@ -36,9 +36,11 @@ from kvreport import estimate
 from kvreport.architectures import read_config
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.log_lines import log_lines
+from kvreport.catalog.observation import load_observations
 from kvreport.catalog.refusals import refusals
 from kvreport.publish import python_runtime
 from kvreport.publish.log_coverage import confirmed, expected_error
+from kvreport.resources import data_dir
 from scripts import check_site as site_check
 
 pytestmark = [
@@ -498,14 +500,18 @@ def test_the_explorer_s_printed_answer_is_the_computed_one(page: Any, address: s
 def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
     runtime, sql = folder / "assets" / "python", folder / "assets" / "duckdb"
-    apart = (folder / "downloads", folder / "data/releases", runtime, sql)
+    evidence = folder / "evidence"
+    apart = (folder / "downloads", folder / "data/releases", runtime, sql, evidence)
     beside = sum(
         path.stat().st_size for path in files if not any(path.is_relative_to(place) for place in apart)
     )
     # Python for the browser is loaded on a click, by one page.
     assert sum(path.stat().st_size for path in files if path.is_relative_to(runtime)) < 12e6
     # A model has a page, rows in tables of accelerators and machines, Markdown of each, a card, a badge and its numbers.
-    assert beside < 0.24e6 * len([*(folder / "models").glob("*/index.html")])
+    assert beside < 0.235e6 * len([*(folder / "models").glob("*/index.html")])
+    # The evidence grows with the records of logs.
+    records = len(load_observations(data_dir()))
+    assert sum(path.stat().st_size for path in files if path.is_relative_to(evidence)) < 5e3 * records
     assert (folder / "search/search_index.json").stat().st_size < 1e6
 
 
