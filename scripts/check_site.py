@@ -152,7 +152,7 @@ def _machine(body: str, said: re.Match[str]) -> Iterator[tuple[str, list[str]]]:
     for row in rows[1:]:
         first.setdefault(row[1].lower(), row)
     faults = []
-    for name, mix, uses in re.findall(r"([^;]+?) \((\w+)\) for ([^;]+)", said[1]):
+    for name, mix, uses in re.findall(r"([^;]+?) \((\w+)[^)]*\) for ([^;]+)", said[1]):
         for use in re.split(r", | and ", uses):
             row = first.pop(use, ["", "", "", ""])
             if not row[0].startswith(name.strip()) or row[3] != mix:
