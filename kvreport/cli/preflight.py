@@ -14,6 +14,7 @@ from io import SEEK_END, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.catalog.accelerator import CONTEXT_BYTES
 from kvreport.catalog.server_flags import flag_names
 from kvreport.cli.deploy import host_bytes
 from kvreport.cli.output import REQUIREMENT_NOT_MET, paint, plain, write, write_json
@@ -32,12 +33,14 @@ PASTED: Final = "pasted"
 _GIVEN_UP: Final = "engine_does_not_run"
 _OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
 _LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
-_ON_OTHERS: Final = re.compile(r"\S*[-:_](cpu|tpu|hpu|gaudi|neuron)(?![a-z])\S*", re.IGNORECASE)
-"""Images for what is no GPU here."""
+_ON_OTHERS: Final = re.compile(
+    r"(?:\S*/)?[^/\s]*[-:_](cpu|tpu|hpu|gaudi|neuron)(?![a-z])[^/\s]*", re.IGNORECASE
+)
+"""Images for what is no GPU here, by the last part of their names."""
 _OF_LLAMA_CPP: Final = re.compile(r"\S*llama\.cpp:(?:server|full|light)(?:-b\d+)?")
 """Images of llama.cpp without a backend for GPUs (``.devops/cpu.Dockerfile``)."""
 _MAKERS: Final = {"rocm": "AMD", "xpu": "Intel", "intel": "Intel", "vllm-openai:": "NVIDIA", "cuda": "NVIDIA"}
-"""Parts of an image's name that say whose GPUs it runs on."""
+"""Words of an image's name that say whose GPUs it runs on."""
 NO_GPUS: Final = ("google.com/", "aws.amazon.com/", "huawei.com/")
 """Beginnings of the names of resources that are other devices than GPUs."""
 MEMORY_WITHIN: Final = 0.12
@@ -86,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     for name in options.file:
         servers, left = find_servers(_content(name), name, starts_server, _beside(name))
         lists[name] = left
-        answers += beside_each_other([answered(name, one, options.gpu, catalog) for one in servers])
+        answers += all_answered(name, servers, options.gpu, catalog)
     if options.format == "json":
         write_json([to_dict(one) for one in answers])
     elif answers:
@@ -113,8 +116,7 @@ def answer(given: Mapping[str, str], catalog: Catalog | None = None) -> str:
     known = open_catalog() if catalog is None else catalog
     try:
         servers, left = find_servers(given["log"], PASTED, starts_server)
-        found = [answered(PASTED, one, given.get("gpu") or None, known) for one in servers]
-        told = text(beside_each_other(found), None)
+        told = text(all_answered(PASTED, servers, given.get("gpu") or None, known), None)
     except InputError as error:
         return json.dumps({"error": str(error)})
     told += [plain(f"line {line}: {said}") for line, said in left]
@@ -174,8 +176,38 @@ def starts_server(words: Sequence[str]) -> bool:
             return True
 
 
-def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> Answered:
-    """Answer one server by its command, on the GPU that its file or the caller names."""
+def all_answered(source: str, servers: Sequence[Server], gpu: str | None, catalog: Catalog) -> list[Answered]:
+    """Answer the servers of one file; one that is given the GPU of earlier ones finds what they leave of it."""
+    made: list[Answered] = []
+    for server in servers:
+        one = answered(source, server, gpu, catalog)
+        others = [
+            other
+            for other in made
+            if other.verdict in STARTS and other.server.resources.meets(server.resources)
+        ]
+        taken = [_taken(other) for other in others]
+        if others and one.verdict in STARTS:
+            held = None if None in taken else sum(size for size in taken if size is not None)
+            said = f"it is given a GPU of {' and '.join(other.server.name for other in others)}"
+            if held is None:
+                said = f"{said}, whose memory is not known; this is the answer without it"
+            else:
+                one = answered(source, server, gpu, catalog, held)
+                said = f"{said}, which hold{'s' * (len(others) == 1)} {gib(held)} GiB of it"
+            one = replace(one, reason=one.reason and f"{said}: {one.reason}", notes=(*one.notes, said))
+        made.append(one)
+    return made
+
+
+def _taken(one: Answered) -> int | None:
+    """Bytes that a server holds of each of its GPUs; None for those whose answers have no budget."""
+    budget = getattr(one.estimate, "budget", None)
+    return None if budget is None else budget.requested_bytes + CONTEXT_BYTES
+
+
+def answered(source: str, server: Server, gpu: str | None, catalog: Catalog, held_bytes: int = 0) -> Answered:
+    """Answer one server by its command, on the GPU that its file or the caller names, of which others hold some bytes."""
     notes = StringIO()
     device, said = _device(server.resources, gpu, catalog)
     reason, result, verdict = said, None, None
@@ -187,7 +219,7 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog) -> 
     while device is not None and result is None:
         try:
             with redirect_stderr(notes):
-                result = _estimate(tried, device, catalog)
+                result = _estimate(tried, device, catalog, held_bytes)
             reason = ""
         except InputError as error:
             reason = " ".join(str(error).split())
@@ -217,7 +249,9 @@ def _elsewhere(image: str, device: str | Accelerator, catalog: Catalog) -> str:
     other = _ON_OTHERS.fullmatch(image)
     if other or _OF_LLAMA_CPP.fullmatch(image):
         return f"the image {image} runs on {other[1].upper() if other else 'CPU'}, whose memory is not computed here"
-    maker = next((vendor for part, vendor in _MAKERS.items() if part in image.lower()), "")
+    maker = next(
+        (vendor for word, vendor in _MAKERS.items() if re.search(rf"(?<![a-z]){word}(?![a-z])", image)), ""
+    )
     found = catalog.accelerator(_name(device))
     if not maker or found.vendor == maker:
         return ""
@@ -226,41 +260,6 @@ def _elsewhere(image: str, device: str | Accelerator, catalog: Catalog) -> str:
 
 def _name(device: str | Accelerator) -> str:
     return device if isinstance(device, str) else device.id
-
-
-def beside_each_other(answers: Sequence[Answered]) -> list[Answered]:
-    """Answers of one file, where a service that is given the GPU of an earlier one finds what that leaves of it."""
-    made: list[Answered] = []
-    for one in answers:
-        others = [
-            other
-            for other in made
-            if other.verdict in STARTS and other.server.resources.meets(one.server.resources)
-        ]
-        made.append(_after(one, others) if others and one.verdict in STARTS else one)
-    return made
-
-
-def _after(one: Answered, others: Sequence[Answered]) -> Answered:
-    names = " and ".join(other.server.name for other in others)
-    taken = [_taken(other) for other in others]
-    own, said = _taken(one), f"it is given a GPU of {names}"
-    if one.estimate is None or own is None or None in taken:
-        note = f"{said}; the answers are of each alone on it"
-        return replace(one, notes=(*one.notes, note))
-    held = sum(size for size in taken if size is not None)
-    said = f"{said}, which take{'s' * (len(others) == 1)} {gib(held)} GiB of it"
-    total = one.estimate.budget.total_bytes
-    if own + held <= total:
-        return replace(one, notes=(*one.notes, said))
-    reason = f"{said}, and it asks for {gib(own)} of {gib(total)} GiB: lower both shares of the memory, or give it another device"
-    return replace(one, verdict=_GIVEN_UP, reason=reason)
-
-
-def _taken(one: Answered) -> int | None:
-    """Bytes that a server takes of each of its GPUs; None for those whose answers have no budget."""
-    budget = getattr(one.estimate, "budget", None)
-    return None if budget is None else budget.requested_bytes
 
 
 def _without_open(server: Server) -> tuple[Server, list[str]]:
@@ -277,7 +276,7 @@ def _without_open(server: Server) -> tuple[Server, list[str]]:
     return replace(server, words=tuple(kept)), left
 
 
-def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Estimate:
+def _estimate(server: Server, device: str | Accelerator, catalog: Catalog, held_bytes: int) -> Estimate:
     from kvreport.cli import parser
     from kvreport.cli.query_options import query_values, with_unfollowed
     from kvreport.deployments.found import SEEN
@@ -293,6 +292,7 @@ def _estimate(server: Server, device: str | Accelerator, catalog: Catalog) -> Es
         more += ["--nodes", str(server.nodes)]
     options = parser().parse_args([*words, *more])
     values: dict[str, Any] = query_values(options) | {"gpu": device}
+    values |= {"held_by_others": held_bytes} if held_bytes else {}
     if (
         options.engine and options.engine[0] in _OVER_ALL
     ):  # these divide a model over every device that they see

@@ -36,8 +36,9 @@ def _separator(head: str) -> str:
 def csv_requests(lines: Iterable[str], name: str) -> tuple[Iterator[TracedRequest], bool]:
     """Read requests from CSV, whose columns commas, semicolons or tabs separate.
 
-    Numbers of seconds may have a decimal comma between semicolons; a comma in a number of tokens is refused. Without a header, one column is prompt lengths, two are prompt and output lengths, three are arrival
-    seconds, prompt and output. Times are counted from the first row.
+    Numbers of seconds may have a decimal comma between semicolons; a comma in a number of tokens is refused. Without a header,
+    one column is prompt lengths, two are prompt and output lengths, three are arrival seconds, prompt and output. Times are
+    counted from the first row.
 
     Returns:
         The requests, and whether they have times.

@@ -756,23 +756,26 @@ def beside(first: str, second: str, flags: str = "") -> str:
 @pytest.mark.parametrize(
     ("first", "second", "flags", "verdict", "said"),
     [
-        ('device_ids: ["0"]', 'device_ids: ["0"]', "", "engine_does_not_run", "it is given a GPU of a"),
-        ("count: 1", "count: 1", "", "engine_does_not_run", "lower both shares"),
-        ("count: all", 'device_ids: ["1"]', "", "engine_does_not_run", "lower both shares"),
+        ('device_ids: ["0"]', 'device_ids: ["0"]', "", "cache_exceeds_pool", "it is given a GPU of a"),
+        ("count: 1", "count: 1", "", "cache_exceeds_pool", "GiB of it"),
+        ("count: all", 'device_ids: ["1"]', "", "cache_exceeds_pool", "GiB of it"),
         ('device_ids: ["0"]', 'device_ids: ["1"]', "", "fits", ""),
         ("count: 1", "count: 1", "--gpu-memory-utilization 0.45", "fits", "it is given a GPU of a"),
+        (
+            "count: 1",
+            "count: 1",
+            "--gpu-memory-utilization 0.5",
+            "cache_exceeds_pool",
+            "it is given a GPU of a",
+        ),
     ],
 )
 def test_services_that_are_given_one_gpu_share_its_memory(
     first: str, second: str, flags: str, verdict: str, said: str
 ) -> None:
     """Docker's first device is every service's first: two servers of 0.92 "fit" on it."""
-    answers = preflight.beside_each_other(
-        [
-            preflight.answered("file", one, "h100-sxm-80gb", open_catalog())
-            for one in found(beside(first, second, f"--max-model-len 8192 {flags}"))
-        ]
-    )
+    servers = found(beside(first, second, f"--max-model-len 8192 {flags}"))
+    answers = preflight.all_answered("file", servers, "h100-sxm-80gb", open_catalog())
     assert [one.verdict for one in answers] == ["fits", verdict]
     assert said in " ".join((answers[1].reason, *answers[1].notes))
 
@@ -786,6 +789,7 @@ def test_images_for_cpus_and_copies_of_sglang_are_told_apart() -> None:
     assert (cpu.verdict, "runs on CPU" in cpu.reason) == (None, True)
     rocm = of("vllm/vllm-openai-rocm:v0.27.1", f"vllm serve {LLAMA}")
     assert (rocm.verdict, "runs on GPUs of AMD" in rocm.reason) == (None, True)
+    assert of("my-cpu-team/intelligent-vllm:v1", f"vllm serve {LLAMA}").verdict == "fits"
     gpus = ", deploy: {resources: {reservations: {devices: [{count: 2, capabilities: [gpu]}]}}}"
     serve = f"python3 -m sglang.launch_server --model-path {LLAMA} --tp 2 --dp 2"
     copies = of("lmsysorg/sglang:v0.5.9", serve, gpus)

@@ -282,7 +282,7 @@ class Kernels:
         """
         traits = self.traits
         sparse = traits.packed or (traits.latent is not None and traits.indexed and not traits.grouped)
-        if given is not None and traits.latent is None and not traits.packed and self.device.nvidia:
+        if given is not None and traits.widest_head and traits.latent is None and self.device.nvidia:
             return KERNEL_TOKENS if given % KERNEL_TOKENS else None
         if given is None or not sparse or not (self.device.nvidia or (traits.packed and not traits.short)):
             return None
