@@ -92,7 +92,7 @@
       `${title} with ${requestsText(here)} of ${tokens(at)} tokens. ${
         result.fill(words.sentences.process_memory, {
           usable: gib(gpu.usable),
-          share: share < 1 ? `a share of ${share}` : "all",
+          share: share < 1 ? `${Number((100 * share).toPrecision(6))}%` : "all",
         })
       } The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)

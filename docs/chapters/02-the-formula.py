@@ -72,7 +72,7 @@ formula(
 )
 
 # %% [markdown]
-# The factors are:
+# The first line multiplies five factors:
 #
 # **2: a key and a value.** For each new token, the model computes a *query* and compares it with the *key* of every earlier
 # token. Then it adds up the *values*, weighted by how well the keys match. A query is used only once. Keys and values are

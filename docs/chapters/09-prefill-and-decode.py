@@ -292,7 +292,7 @@ takeaway(
 # - The bounds ignore the work between steps. Engines record CUDA graphs to shorten this work.
 # - While the model reads a prompt, other requests wait. Engines therefore divide long prompts into chunks and mix them with decode
 #   steps. Some deployments use separate GPUs for each phase. See
-#   [how many prefill and decode GPUs?](../questions/prefill-decode-ratio.md)
+#   [how many prefill GPUs per decode GPU?](../questions/prefill-decode-ratio.md)
 #
 # ## Exercises
 

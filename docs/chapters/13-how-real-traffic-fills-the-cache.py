@@ -188,7 +188,7 @@ curves(
 # needed again (Belady's policy). A better policy than LRU could gain at most the difference between the columns. Any further
 # gain needs more memory.
 #
-# ## Rounds of a conversation
+# ## Turns of a conversation
 #
 # Suppose that the cache evicts nothing and every turn adds the same number of tokens. In turn r + 1, r of the r + 1 parts are then
 # cached. For a conversation of R turns, the hit rate is (R − 1) / (R + 1):
@@ -227,7 +227,7 @@ for turns, rate in rates.items():
 #
 # ## Queues and preemptions
 #
-# The next table replays the same trace with the engine's scheduler and step times from the
+# For the next table, kvreport replays the chat trace with vLLM's scheduler and with step times from the
 # [roofline](09-prefill-and-decode.py). Requests arrive at twice the recorded speed, at the recorded speed, and at a fifth of
 # it:
 
@@ -255,8 +255,8 @@ table(
     [
         "Arrivals, times as fast",
         "Running, mean",
-        "Waiting, most",
-        "Wait, 95%, s",
+        "Waiting, max",
+        "Wait, 95th percentile, s",
         "Preemptions",
         "Idle context stays, s",
     ],
@@ -292,7 +292,7 @@ choose(
         "This is the common wrong answer. Nothing is reserved for an idle context.",
     ),
     right(
-        "No: memory can evict it much earlier",
+        "No: it can be evicted much earlier",
         "A TTL only removes blocks that would otherwise stay in memory. Under load, blocks are evicted before the TTL ends.",
     ),
     wrong("Only with host memory", "Host memory helps, but its blocks are evicted as well."),
@@ -318,7 +318,7 @@ instrument(
         ),
         (
             Output("one", "", "product", ("token", "each")),
-            Output("held", "Held by running requests, per GPU", "product", ("one", "running"), "GiB.1"),
+            Output("held", "Needed by running requests, per GPU", "product", ("one", "running"), "GiB.1"),
             Output("idle", "", "product", ("token", "session")),
             Output("stay", "Idle sessions that fit", "resident_sessions", ("pool", "held", "idle")),
             Output(
@@ -355,8 +355,8 @@ assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 # ## Memory of the host
 #
 # An engine can copy blocks to the host when a request ends. Host and GPU then store nearly the same blocks, and together they
-# reach the hit rate of the larger one. If the engine copies only evicted blocks, they reach the hit rate of both sizes
-# together:
+# reach the hit rate of the larger one. If the engine copies only evicted blocks, the two together reach the hit
+# rate of one cache with the sum of both sizes:
 
 # %%
 tiers = {
@@ -401,7 +401,7 @@ takeaway(
 
 # %% tags=["hide"]
 exercise(
-    "**1.** A cache has room for four contexts. Eight agents take turns and send one request each. What is the hit rate "
+    "**1.** A cache has room for four contexts. Eight agents send requests in turn, again and again. What is the hit rate "
     "under LRU, in percent?",
     0,
     unit="%",
@@ -467,4 +467,4 @@ quiz(
 #
 # - [PagedAttention](08-pages.py)
 # - [How many idle agents stay in the cache, and for how long?](../questions/agents-and-idle-sessions.md)
-# - Try it: [drop your own trace](../traffic/index.md), or run `kvreport replay TRACE MODEL --gpu GPU`
+# - Try it: [replay your own trace](../traffic/index.md), or run `kvreport replay TRACE MODEL --gpu GPU`

@@ -85,8 +85,8 @@ formula(
 #
 # ### 1. How many GPUs does the model need?
 #
-# Compare one, two, four and eight GPUs in both precisions. "Fits" means that the engine's reserve leaves room for one request
-# of the longest length.
+# Compare one, two, four and eight GPUs with weights of 16 and of 8 bits. The model fits if the weights and the engine's reserve
+# leave room for one request of the maximum length.
 
 # %% tags=["hide"]
 slices = {}
@@ -128,7 +128,7 @@ table(
 takeaway(
     f"Decision 1: 8-bit weights. The smallest number of GPUs is then {fewest['fp8']} instead of {fewest['bf16']}. Test "
     "the quality on your own texts. "
-    f"Plan with twice the smallest number, {RANKS} GPUs, so that a batch fits next to the weights."
+    f"Plan with twice that number, {RANKS} GPUs, so that a larger batch fits next to the weights."
 )
 
 # %% [markdown]
@@ -260,7 +260,7 @@ takeaway(
 )
 
 # %% [markdown]
-# ### 5. Where on the frontier?
+# ### 5. How much throughput for how much latency?
 #
 # There is a trade-off between throughput and latency. Each point is the largest batch that fits in memory and meets the step
 # time.
@@ -335,7 +335,7 @@ choose(
         "While a replica reads a prompt, its running requests wait.",
     ),
     wrong(
-        "Neither: ten requests per second are few",
+        "Neither: ten requests per second is not much",
         "A prompt of 7,000 tokens is a lot of work.",
     ),
 )
@@ -350,7 +350,7 @@ takeaway(
 # %% [markdown]
 # ### 7. Larger replicas, or more replicas?
 #
-# Eight GPUs can be four replicas of two, two of four, or one of eight.
+# A server with eight GPUs can hold eight replicas of one GPU, four of two, two of four, or one of eight.
 
 # %%
 rows = []
@@ -376,7 +376,8 @@ table(
 # %% tags=["hide"]
 assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
 takeaway(
-    "Decision 7: larger groups serve more requests and answer faster, because more GPUs store and read the weights. Communication, "
+    "Decision 7: larger groups serve more requests and produce the first token sooner, because the eight GPUs store fewer copies "
+    "of the weights, and more GPUs share a prompt. Communication, "
     "which these bounds ignore, reduces "
     f"this gain. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
 )
@@ -384,8 +385,8 @@ takeaway(
 # %% [markdown]
 # ### 8. Which layout?
 #
-# The table shows the same eight GPUs in other layouts. Requests have the maximum length, because the engine must be able to
-# start.
+# The table adds layouts with pipeline parallelism. All requests have the maximum length. To start, the engine must hold at
+# least one of them.
 
 # %%
 options = {
@@ -415,7 +416,7 @@ table(
 # %% tags=["hide"]
 share = replicas[RANKS].budget
 drawings.gpu_layout(
-    f"Decision 8: {8 // RANKS} replicas of {RANKS} GPUs, as in decision 7. A failure then stops one replica, and "
+    f"Decision 8: replicas of {RANKS} GPUs, as in decision 7: {8 // RANKS} in each server of eight. A failure then stops one replica, and "
     "communication stays within each replica. TP8 serves more requests.",
     [
         (
@@ -436,8 +437,8 @@ drawings.gpu_layout(
 #
 # ### 9. One pool, or separate pools for prefill and decode?
 #
-# With separate pools, long prompts do not delay running answers. The ratio of GPUs assumes that both pools reach the same share
-# of the roofline.
+# With separate pools, long prompts do not delay running answers. The ratio of prefill to decode GPUs, which the next
+# question asks for, assumes that both pools reach the same share of the roofline.
 
 # %%
 ratio = prefill_load / max(decode_load, 1e-9)  # of decision 6; the efficiency cancels
@@ -452,15 +453,15 @@ guess(
     high=100,
     digits=1,
     step="any",
-    why="Decision 6 has both loads. If the pools reach different shares, the ratio is between "
+    why="It is the ratio of the two loads in decision 6. If the pools reach different shares, the ratio is between "
     f"{ratio * EFFICIENCY:.1f} and {ratio / EFFICIENCY:.1f}. "
     f"Each request moves {moved / 1e9:.2f} GB of cache from one pool to the other.",
 )
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 9: with prompts fourteen times as long as answers, most GPUs read prompts. Separate pools pay off if latency "
-    "targets are strict."
+    "Decision 9: one pool for now. Prompts are fourteen times as long as answers, so most GPU time goes to prompts. Separate "
+    "pools pay off if latency targets are strict."
 )
 
 # %% [markdown]
@@ -472,7 +473,7 @@ takeaway(
 gpu_seconds_decode = RANKS * decode_load / ARRIVALS / OUTPUT  # per output token
 gpu_seconds_prefill = RANKS * prefill_load / ARRIVALS / PROMPT  # per prompt token
 table(
-    f"Cost at {PRICE:g} per GPU-hour and an efficiency of {EFFICIENCY:g}",
+    f"Cost at a price of {PRICE:g} per GPU-hour, in your currency, and an efficiency of {EFFICIENCY:g}",
     ["Tokens", "GPU-seconds per million", "Price per million"],
     [
         ["prompt", 1e6 * gpu_seconds_prefill, 1e6 * gpu_seconds_prefill / 3600 * PRICE],
@@ -484,7 +485,7 @@ table(
 step = decode_step(q, MODEL, GPU, weights="fp8", kv="fp8")
 instrument(
     Instrument(
-        f"Price of a million output tokens (decode only, one {GPU} at its lower bound, {EFFICIENCY:g} reached)",
+        f"Price of a million output tokens (decode only, one {GPU}, step time = lower bound ÷ {EFFICIENCY:g})",
         (
             Slider("batch", "Requests in the batch", (1, 2, 4, 8, 16, 32, 64), 4),
             Slider("context", "Tokens in each request", (1024, 2048, 4096, 8192, 16384, 32768), 3, "tokens"),
@@ -531,7 +532,7 @@ takeaway(
 #
 # - Bounds are not measurements. Run the chosen configuration, and compare [its log](12-what-the-log-says.py) and its
 #   throughput with these numbers.
-# - Lengths are distributions. [Replay your own traffic](13-how-real-traffic-fills-the-cache.py) for the queue.
+# - Lengths are distributions. [Replay your own traffic](13-how-real-traffic-fills-the-cache.py) to see how long the queue gets.
 # - Shared prefixes make prompts cheaper. At a hit rate of one half, decision 6 changes first.
 #
 # ## Exercises
@@ -600,7 +601,7 @@ fold(
     f"Decision 4. Reading such a prompt takes at least {first_token(RANKS, 30_000):.1f} s on {RANKS} GPUs, and "
     f"{first_token(RANKS, 30_000) / EFFICIENCY:.1f} s at the assumed efficiency. "
     "The target of two seconds needs more GPUs "
-    "per replica, a prefill pool, or a prefix cache with a high hit rate.",
+    "per replica, at least for prefill, or a prefix cache with a high hit rate.",
 )
 
 # %% [markdown]
@@ -609,7 +610,7 @@ fold(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: in what order do you decide?",
-    "The order is slice, formats, batch, latency, requests in flight, layout, cost. Each decision uses the one before. "
+    "The order is number of GPUs, formats, batch, latency, requests in flight, layout, cost. Each decision uses the one before. "
     "Memory comes first, because batch and price follow from it.",
 )
 
@@ -645,6 +646,6 @@ quiz(
 #
 # - Try it:
 #   [this workload in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=234&burst=1&spares=0&weights=fp8&kv=fp8)
-# - [How many prefill to decode GPUs?](../questions/prefill-decode-ratio.md)
+# - [How many prefill GPUs per decode GPU?](../questions/prefill-decode-ratio.md)
 # - Google DeepMind, ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/applied-inference/): the same chain on
 #   TPUs, with exercises

@@ -119,8 +119,10 @@ class Read(Record):
 
     @property
     def where(self) -> str:
-        """Where it stands, with the releases that it was read in."""
-        return self.read if self.at is None else f"{self.read} ({self.at})"
+        """Where it stands, where it stood before, and the releases that it was read in."""
+        read = re.sub(r", before (\d[\d.]*) ", r", before \1 in ", self.read)
+        read = re.sub(r", before (?!\d)", ", formerly ", read)
+        return read if self.at is None else f"{read} ({self.at})"
 
     def read_in_order(self, name: str) -> Iterator[Contradiction]:
         """Return what ``at`` says against itself."""

@@ -100,8 +100,8 @@ def _conclusion(estimate: Estimate) -> str:
                     f"memory by {gib(estimate.shortfall_bytes)} GiB per GPU"
                 )
             longest = estimate.max_context_tokens
-            rest = f"one of {longest:,} tokens does" if longest else "nothing is left for the cache"
-            return f"Not one request at {context} fits on {devices}; {rest}"
+            rest = f"a request of {longest:,} tokens does" if longest else "nothing is left for the cache"
+            return f"No request of {context} fits on {devices}; {rest}"
         case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
             return f"{request.model.name} does not run on {devices}: {estimate.verdict_reason}"
         case Verdict.MAY_FIT.label if estimate.optimistic and estimate.optimistic.max_concurrent_requests:
@@ -497,7 +497,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield (
                 f"{total:,} / {each_blocks:,} = {_cut(total / each_blocks)} requests at once"
                 + (
-                    f", {(total - 1) // each_blocks:,} of them whole: the engine keeps 1 block for itself"
+                    f"; the engine keeps 1 block for itself, so {(total - 1) // each_blocks:,} whole requests fit"
                     if plan.kept_blocks == 1
                     else ""
                 )

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of, started
+from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of
 from kvreport.catalog.local_logs import LocalLogs
 from kvreport.resources import data_dir
 from kvreport.words import counted, engine_name
@@ -40,7 +40,6 @@ class FirstSight:
     p90: float  # Their 90th percentile.
     pools: int = 0  # Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
     held: int = 0  # Pools inside their band.
-    without_error: int = 0  # Pools compared with their band alone: the log has no recorded error.
     refusals: int = 0  # Starts that the engine refused.
     refusals_right: int = 0  # Refusals that were predicted.
 
@@ -112,7 +111,6 @@ def summary(found: FirstSeen, family: str, kind: str = ALL_FLAGS) -> FirstSight 
         quantile(sizes, 0.9),
         len(banded),
         sum(banded),
-        sum(log.covered is not None and log.error is None for log in started(named)),
         len(refused),
         sum(log.starts_predicted is False for log in refused),
     )
@@ -172,8 +170,8 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
     )
     if found.pools:
         said += (
-            f" The 80% error band contained the logged KV cache size in {found.held} of {found.pools} logs "
-            f"({found.held / found.pools:.0%}){_alone(found)}."
+            f" The 80% error band contained the logged KV cache size in {found.held} of the {found.pools} logs "
+            f"({found.held / found.pools:.0%}) for which we recorded a band."
         )
     return said
 
@@ -198,12 +196,6 @@ def details(family: str, seen: FirstSeen) -> str:
             f"the 90th percentile is {_percent(further.p90)}."
         )
     return " ".join(said)
-
-
-def _alone(found: FirstSight) -> str:
-    """Why a band was compared in more logs than an error was."""
-    few = found.without_error
-    return f", {few} of them without a recorded error" if few else ""
 
 
 def _percent(share: float) -> str:

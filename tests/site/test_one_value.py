@@ -177,7 +177,7 @@ QUANTITIES: Final = (
     Quantity(
         "prefill GPUs per decode GPU, 7,000 and 500 tokens",
         (
-            Place(CHAIN, rf"Show the answer {FIGURE} GPUs\. Decision 6 has both loads"),
+            Place(CHAIN, rf"Show the answer {FIGURE} GPUs\. It is the ratio of the two loads in decision 6"),
             Place(RATIO, rf"\| 7,000 \| 500 \| 163 \| {FIGURE}"),
         ),
     ),

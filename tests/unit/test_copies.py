@@ -305,13 +305,13 @@ def test_starts_of_many_copies_are_checked() -> None:
 @pytest.mark.parametrize(
     ("name", "tokens", "flags"),
     [
-        # Public repository file 60293000203: vLLM 0.27.1 on an RTX 5090, 129,706 tokens of 4.56 GiB.
+        # A file in a public repository: vLLM 0.27.1 on an RTX 5090, 129,706 tokens of 4.56 GiB.
         (
             "unsloth/Qwen3.8-27B-NVFP4",
             129_706,
             {"context_tokens": 32_768, "utilization": 0.9, "kv": "fp8", "max_seqs": 16},
         ),
-        # Public repository file 69497765629: vLLM 0.27.1 on an RTX 5090 of 31.84 GiB, text only.
+        # A file in a public repository: vLLM 0.27.1 on an RTX 5090 of 31.84 GiB, text only.
         (
             "RadixArk/Qwen3.8-27B-NVFP4",
             186_278,
@@ -334,7 +334,7 @@ def test_no_more_tokens_are_promised_than_a_copy_started_with(
 
 
 def test_a_guessed_group_refuses_nothing() -> None:
-    # Public repository file 56524769140: this copy runs on two RTX 3090. 128 do not divide a rank's 1,056 inputs.
+    # A file in a public repository: this copy runs on two RTX 3090. 128 do not divide a rank's 1,056 inputs.
     asked = {"gpu": "rtx-3090", "tensor_parallel": 2, "context_tokens": 8192, "engine": "vllm"}
     answer = estimate(by_its_name("cyankiwi/gemma-4-26B-A4B-it-AWQ-4bit"), **asked, catalog=CATALOG)
     assert answer.verdict == "fits"

@@ -102,7 +102,7 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
                 "kind": f"{_engine(one.family)}, {one.kind}" if one.family else one.kind,
                 "name": f"{one.name}{_numbers_of(catalog, one)}",
                 "day": one.day,
-                "published": found.published.get(one.family, "not asked" if one.family else ""),
+                "published": found.published.get(one.family, "not checked" if one.family else ""),
             }
             for one in newest(catalog)
         ]
@@ -127,10 +127,12 @@ def _numbers_of(catalog: Catalog, one: Newest) -> str:
 
     >>> from kvreport.catalog.load import open_catalog
     >>> [_numbers_of(open_catalog(), Newest("", name, "", "tensorrt_llm")) for name in ("1.3", "1.2.1")]
-    [' (numbers: 1.2.1)', '']
+    [' (figures for 1.2.1)', '']
     """
     engine = catalog.engines.get(one.family.replace("_", "-"))
-    return f" (numbers: {engine.version})" if engine and engine.version and engine.version != one.name else ""
+    return (
+        f" (figures for {engine.version})" if engine and engine.version and engine.version != one.name else ""
+    )
 
 
 def _known(names: KnownNames) -> Table:

@@ -69,14 +69,14 @@ def _ranges(rules: RulesFile) -> Table:
 def _rules(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Table:
     label = rules.records[-1].label.split()[0]
     logs = (
-        ". The numbers in brackets show how many of the logs with this figure agree with the value"
+        ". The numbers in parentheses show how many of the logs that state the affected figure agree with the rule"
         if cases
         else ""
     )
     return Table(
         f"What {label} does in each release{logs}",
         Column("Rule", numeric=False),
-        tuple(Column(name, numeric=False) for name in ("Decides", "Value by release", "Source")),
+        tuple(Column(name, numeric=False) for name in ("Area", "Value by release", "Source")),
         tuple(_rows(rules, cases)),
         css="kv-words",
         noun="rules",

@@ -119,8 +119,9 @@ def counts(found: FirstSeen, request: charts.ChartRequest) -> str:
     data = cast("charts.FirstSights", request.data)
     logs = [log for run in found.runs for log in run.logs if not is_own(log)]
     return (
-        f"The chart at the top covers {units.count(len(data.marks) + data.empty)} logs that state a number of tokens. The first "
-        f"table covers all servers that started. The prediction error (in tokens or bytes) is known for "
+        f"The chart at the top covers {units.count(len(data.marks) + data.empty)} logs that state a number of tokens. The "
+        "errors and bands of the first table are those of all servers that started. The prediction error (in tokens or bytes) is "
+        "known for "
         f"{units.count(len(errors_of(logs)))} of them, and {units.count(len(bands_of(logs)))} have an error band."
     )
 

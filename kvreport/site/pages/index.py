@@ -187,7 +187,7 @@ def _stand_in(number: int) -> str:
     if not number:
         return ""
     models = counted(number, "model|models")
-    return f", or in the format that the name suggests for {models} with unverified storage formats"
+    return f"; for {models} with unverified storage formats, they are in the format that the name of the model suggests"
 
 
 def one_device(site: SiteData, model: Model) -> Series | None:

@@ -44,7 +44,11 @@ def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
     if met:
         now += f". Of the {counted(len(met), 'server|servers')} that were predicted before any rule was adjusted to them, "
         now += f"{sum(met)} were predicted correctly"
-    return f"{now}. Another {old} use releases that are too old for kvreport" if old else now
+    return (
+        f"{now}. Another {old} documented servers, not counted here, use releases that are too old for kvreport"
+        if old
+        else now
+    )
 
 
 def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:

@@ -71,7 +71,8 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
         for name, one in bands.items()
     ]
     return Table(
-        f"{engine_name(family)}: the band that contains 80% of the sources, each counted once with its largest error. "
+        f"{engine_name(family)}: the band fitted to contain 80% of the sources, each counted once with its largest error. "
+        "First predictions are sources, too, so there can be more sources than logs. "
         "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory",
         Column("Devices", numeric=False),
         (
@@ -139,11 +140,11 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
         measure = (
-            ". Band widths are multiples of (predicted reserve + 1 GiB). "
-            "Kinds with fewer than ten sources have no separate band"
+            ". Band widths are multiples of (reserve + 1 GiB); the reserve is the memory that the engine is predicted to need besides weights and KV cache. "
+            "A kind with fewer than ten sources gets at least a tenth more than the widest band of the others"
         )
     return Table(
-        f"{engine_name(family)}: the band that contains 80% of first predictions, by kind of server{measure}",
+        f"{engine_name(family)}: first predictions and the 80% band, by kind of server{measure}",
         Column("Kind of server", numeric=False),
         (
             Column("First predictions"),
@@ -176,8 +177,8 @@ def _releases(found: LeftOut, validation: Validation) -> Table:
         for name, values in sorted(errors.items())
     ]
     return Table(
-        "Held-out sources, by engine record",
-        Column("Engine record", numeric=False),
+        "Held-out sources, by release",
+        Column("Release", numeric=False),
         (Column("Logs"), Column("Median error"), Column("Largest")),
         tuple(rows),
     )

@@ -307,8 +307,9 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
         for machine in every
     )
     table = Table(
-        f"The first of {len(found)} models of Ollama’s library that fits with every layer on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better and may reach {PACE} tokens/s. Where none does, the first that fits. "
+        f"For each machine and use, the first of {len(found)} models in Ollama’s library that fits on the GPU and "
+        f"may reach {PACE} tokens/s, at {units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. If none reaches this speed, it is "
+        "the first that fits. "
         f"Models of the last {RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones",
         Column("Machine", numeric=False),
         (

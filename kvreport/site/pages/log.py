@@ -95,7 +95,7 @@ def _lines() -> Table:
         if owner not in known:
             known.append(owner)
     return Table(
-        "Log lines that this page recognizes, with their meanings and example values. All other lines are listed as unrecognized and do not affect the result.",
+        "Meanings of the log lines that this page recognizes, with example values. All other lines are listed as unrecognized and do not affect the result.",
         Column("Engine", numeric=False),
         (Column("Meaning of the line", numeric=False),),
         tuple(

@@ -358,7 +358,7 @@ def _distribution(found: Validation) -> Markup:
 
 def _by(found: Validation) -> list[Table]:
     made = []
-    for noun, what in (("engine", "Engine record"), ("family", "Model family"), ("weights", "Weight format")):
+    for noun, what in (("engine", "Release"), ("family", "Model family"), ("weights", "Weight format")):
         names: dict[str, Callable[[str], str]] = {"engine": engine_name, "weights": str.upper}
         name = names.get(noun, str)
         rows = [

@@ -214,7 +214,7 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     told = "no KV cache" if facts["max_concurrent_requests_by_memory"] is None else told
     share = budget["utilization"]
     memory = SENTENCES["process_memory"].format(
-        usable=units.gib(budget["total_bytes"]), share=f"a share of {share:g}" if share < 1 else "all"
+        usable=units.gib(budget["total_bytes"]), share=f"{100 * share:g}%" if share < 1 else "all"
     )
     words = (
         f"Memory of one GPU with {told}. {memory} "
