@@ -81,14 +81,17 @@
           controls.told.replaceChildren(...kvreport.leftOut(here(), state, asked, ignored));
           await kvreport.pause(); // the page says that it computes
           if (mine !== turn) return;
-          const all = await kvreport.inSlices(answers(sizes, matrix.models), () => mine === turn);
-          if (!all) return;
-          fill(all, matrix.models);
+          const wanted = () => mine === turn;
+          const all = await kvreport.inSlices(answers(sizes, matrix.models), wanted);
+          const made = all && await kvreport.inSlices(nodes(all), wanted);
+          if (!made) return;
+          await fill(all, matrix.models, made, wanted);
+          if (!wanted()) return;
         } catch (error) {
           if (mine !== turn) return;
           controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
           for (const [slot] of slots) slot.replaceChildren();
-          rows([], []);
+          rows([[], []]);
         }
       }
       kvreport.busy(false);
@@ -168,7 +171,7 @@
       return all;
     }
 
-    function fill(all, models) {
+    async function fill(all, models, made, wanted) {
       const serving = all.filter((each) => each.serves).map((each) => each.one);
       const put = (name, ...children) =>
         $$(`[data-kv-slot=${name}]`, root).forEach((place) =>
@@ -180,7 +183,9 @@
       result.titled(root, false, $("h1", root)?.textContent.trim());
       put("conditions", conditions(all));
       put("confirmed", published && result.confirmed({ site, state }));
-      rows(all, serving);
+      rows(made);
+      await kvreport.pause();
+      if (!wanted()) return;
       const shown = examples.map((slug) => serving.find((one) => one.model.slug === slug)).filter(Boolean);
       const lines = (shown.length ? shown : serving.slice(0, 6)).map((one) => ({
         name: one.deployment.devices > 1
@@ -256,13 +261,10 @@
     const byRelease = ({ model: a }, { model: b }) =>
       ordered(b.release || "", a.release || "") || ordered(b.name, a.name);
 
-    /* The table of models that serve, the newest first, and the lists of those that do not. */
-    function rows(all, serving) {
-      const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
-      const list = $(".kv-groups", root);
-      if (!table) return;
-      kvreport.keepTable(table, list);
-      const sorted = [...serving].sort(byRelease);
+    /* The rows of models that serve, the newest first, and the lists of those that do not; made before they are put in
+       the page, row by row: all at once they block a phone for half a second. */
+    function* nodes(all) {
+      const sorted = all.filter((each) => each.serves).map((each) => each.one).sort(byRelease);
       const link = (model) =>
         make("a", { href: new URL(`../../models/${model.slug}/`, location.href).pathname }, model.name);
       const reads = ({ inputs }) => inputs.split("|").map((one) => one === "text" ? "" : `, ${one}`).join("");
@@ -289,14 +291,11 @@
             result.whyCell(kvCapacity.serve(one.deployment, context), one, context)
           ),
         );
-      const devices = kvState.hasLayout(state)
-        ? kvreport.plural(state.tp, "GPU|GPUs")
-        : words.captions.fewest;
-      const which = state.weights && state.weights !== "released" ? "devices_models" : "devices_released";
-      kvreport.captioned(table, result.fill(words.captions[which], { devices }));
-      kvreport.putRows(table, sorted.map(line));
-      if (sorted.length) table.closest(".kv-served")?.removeAttribute("hidden");
-      if (!list) return;
+      const lines = [];
+      for (const one of sorted) {
+        lines.push(line(one));
+        yield;
+      }
       const gpu = here().gpus.find((one) => one.id === state.gpu);
       const groups = new Map();
       for (const { one, serves, model } of all) {
@@ -309,6 +308,7 @@
           one ? one.context : contextAsked(),
           published,
         );
+        yield;
         const named = one ? one.model : model, beyond = one?.answer.verdict === "context_exceeds_model";
         const why = one && !beyond && (() => result.why(one, one.context));
         groups.set(reason, [...(groups.get(reason) || []), [
@@ -318,7 +318,22 @@
           why,
         ]]);
       }
-      kvreport.putGroups(list, kvreport.groupNodes([...groups]));
+      return [lines, kvreport.groupNodes([...groups])];
+    }
+
+    function rows([lines, groups]) {
+      const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
+      const list = $(".kv-groups", root);
+      if (!table) return;
+      kvreport.keepTable(table, list);
+      const devices = kvState.hasLayout(state)
+        ? kvreport.plural(state.tp, "GPU|GPUs")
+        : words.captions.fewest;
+      const which = state.weights && state.weights !== "released" ? "devices_models" : "devices_released";
+      kvreport.captioned(table, result.fill(words.captions[which], { devices }));
+      kvreport.putRows(table, lines);
+      if (lines.length) table.closest(".kv-served")?.removeAttribute("hidden");
+      kvreport.putGroups(list, groups);
     }
 
     async function restore() {

@@ -86,3 +86,31 @@ def test_numbers_that_do_not_come_are_told(browser: Any, address: str, files: st
     page.get_by_role("alert").get_by_text("could not be loaded").wait_for()
     assert page.evaluate(BUSY) == 0
     visit.context.close()
+
+
+ROWS_BETWEEN_PAUSES: Final = """
+let at = 0, since = 0;
+performance.now = () => at += 1000; // every piece of work has taken too long
+window.kvMost = 0;
+const made = document.createElement;
+document.createElement = function (tag, ...more) {
+  if (tag === 'tr') window.kvMost = Math.max(kvMost, since += 1);
+  return made.call(this, tag, ...more);
+};
+const paused = Scheduler.prototype.yield;
+Scheduler.prototype.yield = function (...given) {
+  since = 0;
+  return paused.apply(this, given);
+};
+"""
+
+
+def test_rows_of_a_gpu_page_are_made_one_by_one(browser: Any, address: str) -> None:
+    """All at once, the rows of every model blocked a slow phone for half a second."""
+    visit = Visit(browser, address)
+    visit.page.add_init_script(ROWS_BETWEEN_PAUSES)
+    visit.go("gpus/h100-sxm-80gb/?context=32768")
+    visit.page.wait_for_function("document.querySelectorAll('#users-table tbody tr[id]').length > 2 && kvMost > 0")
+    assert visit.page.evaluate("kvMost") == 1
+    visit.context.close()
+    assert not visit.faults
