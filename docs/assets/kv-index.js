@@ -257,7 +257,9 @@
         rows.filter((row) => !(row.hidden = Boolean(query) && !matches(words(row), query))).length;
       table.classList.toggle("kv-filtered", Boolean(query));
       said.textContent = query
-        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name contains “${query}”.${
+        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name${
+          rows[0]?.dataset.search ? " or memory" : ""
+        } contains “${query}”.${
           elsewhere(query)
         }`
         : "";

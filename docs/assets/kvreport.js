@@ -435,8 +435,12 @@
   }
   const SLICE_MS = 10; // a phone takes four times as long, and must answer within 50
 
+  /* Whether a text has every word of a query: a memory size is one word, in GB or GiB, and a number begins where one does,
+     so that 8GB is not found in 48GB. */
   const matches = (text, query) =>
-    query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
+    query.toLowerCase().replace(/(\d+)\s*gi?b\b/g, "$1gb").split(/\s+/).filter(Boolean).every((word) =>
+      /^\d/.test(word) ? new RegExp(`(?<!\\d)${word.replace(/\W/g, "\\$&")}`).test(text) : text.includes(word)
+    );
 
   /* --- GiB or GB -------------------------------------------------------------------------------------------- */
 

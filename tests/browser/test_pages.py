@@ -753,3 +753,20 @@ def test_the_printed_boundary_chart_is_read_at_every_width_without_a_script(brow
     assert min(listed, drawn) == 0
     assert not scrolls
     assert printed == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "found"),
+    [
+        ("geforce rtx 3090 rtx-3090 24gb", "rtx 3090 24 gb", True),
+        ("geforce rtx 3090 rtx-3090 24gb", "24 GiB", True),
+        ("geforce rtx 3090 rtx-3090 24gb", "4 GB", False),
+        ("m4 pro 48gb m4-pro-48", "8gb", False),
+        ("m4 pro 24gb m4-pro-24 mac mini", "mac mini M4 pro 24gib", True),
+        ("llama 3.1 70b llama3.1:70b", "llama3.1 70b", True),
+    ],
+)
+def test_a_filter_reads_memory_sizes_as_people_write_them(page, address, text, query, found):
+    page.goto(address)
+    page.wait_for_selector("html.js")
+    assert page.evaluate("([text, query]) => kvreport.matches(text, query)", [text, query]) is found

@@ -110,7 +110,9 @@ def test_rows_of_a_gpu_page_are_made_one_by_one(browser: Any, address: str) -> N
     visit = Visit(browser, address)
     visit.page.add_init_script(ROWS_BETWEEN_PAUSES)
     visit.go("gpus/h100-sxm-80gb/?context=32768")
-    visit.page.wait_for_function("document.querySelectorAll('#users-table tbody tr[id]').length > 2 && kvMost > 0")
+    visit.page.wait_for_function(
+        "document.querySelectorAll('#users-table tbody tr[id]').length > 2 && kvMost > 0"
+    )
     assert visit.page.evaluate("kvMost") == 1
     visit.context.close()
     assert not visit.faults

@@ -731,6 +731,6 @@ def test_a_config_of_one_s_own_from_the_front_page(page: Any, address: str) -> N
 
 def test_machines_at_home_are_found_by_what_their_owners_call_them(page: Any, address: str) -> None:
     page.goto(f"{address}local/?name=mac+studio+192")
-    page.locator(".kv-said", has_text="machines: name contains").wait_for()
+    page.locator(".kv-said", has_text="machines: name or memory contains").wait_for()
     shown = page.locator("#machines-table tbody th:visible").all_inner_texts()
     assert shown == ["M2 Ultra 192GB (76-core)"]

@@ -298,3 +298,62 @@ def test_the_longest_context_of_a_table_is_that_of_the_plan(
     exact = planned.max_context_tokens
     assert told <= exact < told + 2 * 1024
     assert told % 1024 == 0
+
+
+def test_a_machine_is_found_by_its_memory_though_its_name_is_without_it(catalog: Catalog) -> None:
+    """A reader of a filter was led from "rtx 3090 24 GB" to the RTX 3090 Ti."""
+    for machine in machines(catalog):
+        size = (machine.memory.advertised_label or "").replace(" ", "").lower()
+        assert size in local._search_words(machine).split(), machine.id
+
+
+def test_a_model_s_page_names_cards_and_macs_by_the_label_on_the_box(catalog: Catalog) -> None:
+    """Rows of usable memory were read as the memory of a machine: a Mac of 24 GB has less than the row of 24 GiB."""
+    site = SimpleNamespace(catalog=catalog, accelerators=())
+    listed = local._smallest(site)  # type: ignore[arg-type]
+    rows = dict(listed)
+    assert rows["24 GB Mac"].usable_bytes < rows["24 GB card"].usable_bytes < 24 << 30
+    assert [one.usable_bytes for _, one in listed] == sorted(one.usable_bytes for _, one in listed)
+    for name, one in listed:
+        label, kind = one.memory.advertised_label, name.rsplit(" ", 1)[1]
+        assert name == f"{label} {kind}"
+        same = [each for each in machines(catalog) if each.memory.advertised_label == label]
+        alike = [each for each in same if (each.vendor == "Apple") is (kind == "Mac")]
+        assert one.usable_bytes <= min(
+            each.usable_bytes for each in alike if kind == "Mac" or not each.is_unified
+        )
+
+
+@pytest.mark.parametrize(("card", "less"), [("rtx-3060-12gb", True), ("rtx-5090", False)])
+def test_commands_say_how_their_context_differs_from_the_longest(
+    catalog: Catalog, card: str, less: bool
+) -> None:
+    """A command asked for 32,768 tokens, said to be the longest that fits, beside 48K in the table."""
+    laid = at_home(catalog.model("meta-llama/Llama-3.1-8B-Instruct"))
+    assert laid is not None
+    one, machine = (
+        Candidate(catalog.model("meta-llama/Llama-3.1-8B-Instruct"), laid, "llama3.1:8b"),
+        catalog.accelerator(card),
+    )
+    backend = local._backends(catalog, machine.id)
+    longest = laid.longest(local.USUAL_MIX, machine.usable_bytes, backend, machine)
+    asked = laid.common(longest)
+    assert (asked < longest) is less
+    assert f"-c {asked} " in dict(local._commands(machine, one, backend))["llama.cpp"]
+    told = local._lengths(machine, one, backend)
+    assert told.startswith(f"{asked:,} tokens, ")
+    assert (f"({longest >> 10}K)" in told) is less
+
+
+def test_the_largest_model_of_a_mac_is_told_for_each_engine(catalog: Catalog) -> None:
+    """A page named the largest model of llama.cpp as the largest, though its table of MLX has a larger one."""
+    found = []
+    for name in ("meta-llama/Llama-4-Maverick-17B-128E-Instruct", "Qwen/Qwen3-VL-235B-A22B-Instruct"):
+        laid = at_home(catalog.model(name))
+        assert laid is not None
+        found.append(Candidate(catalog.model(name), laid, name))
+    machine = catalog.accelerator("m3-ultra-256")
+    largest = local._largest_mlx(catalog, machine, tuple(found))
+    assert largest is found[0].model
+    assert local._pick(machine, found[0], local._backends(catalog, machine.id), local.CONTEXT) is None
+    assert local._largest_mlx(catalog, catalog.accelerator("rtx-4090"), tuple(found)) is None

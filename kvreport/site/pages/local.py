@@ -65,7 +65,7 @@ HEADROOM: Final = 2 << 30
 
 MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
 SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-"""Memory sizes of the table on model pages, in GiB that a process can use."""
+"""Memory sizes of the table on model pages, as machines are sold."""
 
 _MACS: Final = {"Ultra": "Mac Studio", "Max": "Mac Studio MacBook Pro", "Pro": "MacBook Pro Mac mini"}
 _MAC: Final = "MacBook Air Mac mini iMac"
@@ -278,7 +278,14 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
 def _search_words(machine: Accelerator) -> str:
     """What a reader may call a machine, in lower case: an Apple chip by the computers that it comes in."""
     computers = next((mac for chip, mac in _MACS.items() if chip in machine.name), _MAC)
-    names = (machine.name, machine.id, *machine.aliases, computers if machine.vendor == "Apple" else "")
+    memory = (machine.memory.advertised_label or "").replace(" ", "")
+    names = (
+        machine.name,
+        machine.id,
+        *machine.aliases,
+        computers if machine.vendor == "Apple" else "",
+        memory,
+    )
     return " ".join(names).lower()
 
 
@@ -383,7 +390,9 @@ def _machine(
         "conclusion": conclusion,
         "runs": runs,
         "largest": next(filter(None, (_pick(machine, one, backend, CONTEXT) for one in found)), None),
+        "largest_mlx": _largest_mlx(catalog, machine, found),
         "best": best.model.name if best else "",
+        "lengths": _lengths(machine, best, backend) if best else "",
         "backend": units.gib(backend),
         "pace": PACE,
         "months": RECENT_MONTHS,
@@ -509,17 +518,34 @@ def _mlx_answers(catalog: Catalog, model_id: str) -> tuple[tuple[int, int, tuple
     return tuple(found)
 
 
+def _mlx_longest(catalog: Catalog, machine: Accelerator, one: Candidate) -> Iterator[tuple[int, int, int]]:
+    """Yield for each of MLX's formats the longest context that fits, the model's limit, and what the shortest context lacks."""
+    for weights, chunk, sizes in _mlx_answers(catalog, one.model.id):
+        room = machine.usable_bytes - weights - chunk
+        contexts, needed = zip(*sizes, strict=True)
+        least = next((size for context, size in sizes if context >= LEAST), sizes[-1][1])
+        yield context_within(contexts, needed, room), contexts[-1], least - room
+
+
+def _largest_mlx(catalog: Catalog, machine: Accelerator, found: tuple[Candidate, ...]) -> Model | None:
+    """The first model that fits at the context of the conclusions in one of MLX's formats, on a Mac."""
+    if machine.vendor != "Apple":
+        return None
+    fits = (
+        one.model
+        for one in found
+        if any(longest >= CONTEXT for longest, _, _ in _mlx_longest(catalog, machine, one))
+    )
+    return next(fits, None)
+
+
 def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> Table:
     rows = []
     for one in found:
         cells = []
-        for weights, chunk, sizes in _mlx_answers(inputs.site.catalog, one.model.id):
-            room = machine.usable_bytes - weights - chunk
-            contexts, needed = zip(*sizes, strict=True)
-            longest = context_within(contexts, needed, room)
-            least = next((size for context, size in sizes if context >= LEAST), sizes[-1][1])
-            text = units.human_tokens(longest) if longest else _short(least - room)
-            look = "kv-u6" if longest == sizes[-1][0] else "kv-u3" if longest else "kv-no"
+        for longest, limit, short in _mlx_longest(inputs.site.catalog, machine, one):
+            text = units.human_tokens(longest) if longest else _short(short)
+            look = "kv-u6" if longest == limit else "kv-u3" if longest else "kv-no"
             cells.append(Cell(text, look, value=longest))
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
@@ -552,6 +578,15 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     if machine.vendor == "Apple":
         found.insert(len(found) - 1, ("mlx-lm", f"mlx_lm.server --model mlx-community/{slug}-4bit"))
     return found
+
+
+def _lengths(machine: Accelerator, best: Candidate, backend: int) -> str:
+    """Say what context the commands ask for, beside the longest that the table above has."""
+    longest = best.at_home.longest(USUAL_MIX, machine.usable_bytes, backend, machine)
+    asked = best.at_home.common(longest)
+    if asked == longest:
+        return f"{units.count(asked)} tokens, the longest context that fits"
+    return f"{units.count(asked)} tokens, a usual length below the longest context that fits ({units.human_tokens(longest)})"
 
 
 def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: int) -> int:
@@ -592,15 +627,16 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     uri = f"models/{model.slug}/"
     backend = int(inputs.site.catalog.engine("llama-cpp").coefficients.get("device_context", 0))
     rows = []
-    for size in SIZES_GB:
-        cells = tuple(_cell(laid, mix, size << 30, backend) for mix in MIXES)
+    for name, one in _smallest(inputs.site):
+        cells = tuple(_cell(laid, mix, one.usable_bytes, backend, one) for mix in MIXES)
         if any(cell.value for cell in cells):
-            rows.append(Row(Cell(f"{size} GiB", value=size), cells))
+            usable = Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes)
+            rows.append(Row(Cell(name, hint=one.name), (usable, *cells)))
     table = Table(
-        f"Longest context (tokens, rounded down to 1K) of {model.name} with every layer on the GPU, by usable memory and "
+        f"Longest context (tokens, rounded down to 1K) of {model.name} with every layer on the GPU, by machine and "
         "quantization",
-        Column("Usable memory", numeric=False),
-        tuple(Column(mix.upper()) for mix in MIXES),
+        Column("Machine", numeric=False),
+        (Column("Usable memory", "GiB"), *(Column(mix.upper()) for mix in MIXES)),
         tuple(rows),
         css="kv-grid",
         dense=True,
@@ -613,7 +649,6 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{mix.upper()}.gguf -c {context} -np 1" if context else "",
-        "labels": _labels(inputs.site),
         "sizer": link(uri, f"sizer/?models={model.slug}"),
         "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp "
         f"--weights {mix} --context {units.human_tokens(context or LEAST)}",
@@ -623,11 +658,16 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
 
 
-def _labels(site: SiteData) -> list[tuple[str, str]]:
-    """A graphics card of 24 GB and a Mac of 32 GB with what a process can use of them: less than their labels say."""
-    labeled = {(one.vendor, one.memory.advertised.value): one for one in reversed(site.accelerators)}
-    found = (labeled.get((vendor, size << 30)) for vendor, size in (("Apple", 32), ("NVIDIA", 24)))
-    return [(one.name, units.gib(one.usable_bytes)) for one in found if one]
+def _smallest(site: SiteData) -> list[tuple[str, Accelerator]]:
+    """A graphics card and a Mac of each memory size that is sold, by usable memory: of each, the one with the least."""
+    found: dict[str, Accelerator] = {}
+    for one in sorted(
+        machines(site.catalog) or site.accelerators, key=lambda one: (one.usable_bytes, one.id)
+    ):
+        size = one.memory.advertised.value >> 30
+        if size in SIZES_GB and (one.vendor == "Apple" or not one.is_unified):
+            found.setdefault(f"{size} GB {'Mac' if one.vendor == 'Apple' else 'card'}", one)
+    return list(found.items())
 
 
 def _example(site: SiteData, laid: AtHome, backend: int) -> tuple[str, str, int]:
