@@ -259,9 +259,7 @@
       said.textContent = query
         ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name${
           rows[0]?.dataset.search ? " or memory" : ""
-        } contains “${query}”.${
-          elsewhere(query)
-        }`
+        } contains “${query}”.${elsewhere(query)}`
         : "";
       if (query && !shown) said.append(" ", ...instead(query));
     }
