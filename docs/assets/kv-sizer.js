@@ -378,8 +378,10 @@
             }, ${plural(smaller.each, "request|requests")} per replica.`,
           )
           : "",
+        late(answer, best),
         tie(answer, best),
         sideBySide(best, work),
+        elsewhere(answer, best),
         make("h2", {}, "Start it"),
         ...["vllm", "sglang"].filter((server) => commands[server]).map((server) => command(commands[server])),
         ...kvCapacity.commandNotes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
@@ -513,6 +515,24 @@
       );
     }
 
+    /* A note where a request takes longer than the latency that people and their requests in flight are counted from. */
+    function late({ given, work }, best) {
+      const { users, latency } = given.asked;
+      const seconds = (best.ttft + best.tpot * work.output) / work.efficiency;
+      if (!users || !(seconds > latency)) return "";
+      return make(
+        "p",
+        { class: "kv-note", "data-kv-late": "" },
+        `At peak, a request takes about ${seconds.toFixed(1)} s on this deployment (prompt ${
+          (best.ttft / work.efficiency).toFixed(1)
+        } s, output ${count(work.output)} × ${
+          (best.tpot / work.efficiency * 1e3).toFixed(1)
+        } ms), longer than the end-to-end latency of ${latency} s. More requests are then in flight than this answer counts: enter a target per output token, or a latency of ${
+          count(Math.ceil(seconds))
+        } s.`,
+      );
+    }
+
     /* A number with its share of a whole as a bar, up to all of it. */
     function withBar(share) {
       const bar = make("span", { class: "kv-room" });
@@ -640,18 +660,35 @@
       );
     }
 
-    /* The pool with the engine's own number of requests, which the other pages answer for; "" where it is the same. */
+    /* The pool with the engine's own number of requests, which the other pages answer for, as the words before and after
+       what it is; null where it is the same. */
     function usualPool({ site, model, work }, best) {
       const asks = { context: work.longest };
       const { gpu, layout, weightFormat, kv, pool } = best;
       const usual = !gpu.devices && kvCapacity.deploy(site, model, gpu, layout, weightFormat, kv, asks);
-      if (!usual || usual.pool === pool) return "";
+      if (!usual || usual.pool === pool) return null;
       const flag = kvKernel.words.serve[site.engine.family].max_seqs;
-      return `. With the default ${flag} (${count(usual.seqs)}), for which the other pages answer, it is ${
-        gib(usual.pool)
-      } GiB, for ${plural(kvCapacity.serve(usual, work.mean).users, "request|requests")} of ${
-        count(work.mean)
-      } tokens`;
+      const { users } = kvCapacity.serve(usual, work.mean);
+      const when = `With the default ${flag} (${count(usual.seqs)}), for which the other pages answer`;
+      return { when, users, pool: usual.pool };
+    }
+
+    /* A note where a replica of the other pages serves another number of requests. */
+    function elsewhere(answer, best) {
+      const usual = usualPool(answer, best);
+      if (!usual || usual.users === best.each) return "";
+      const { mean, tpot, ttft } = answer.work;
+      const why = tpot === null && ttft === null ? "" : ", without a latency target";
+      const requests = plural(usual.users, "request|requests");
+      return make(
+        "p",
+        { class: "kv-note", "data-kv-usual": "" },
+        `Each replica here serves ${
+          count(best.each)
+        }, and its server is started for them. ${usual.when}, it serves ${requests} of ${
+          count(mean)
+        } tokens${why}.`,
+      );
     }
 
     function arithmetic(answer, best, back) {
@@ -659,7 +696,7 @@
       const shared = best.shared
         ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, which is stored once for all requests`
         : "";
-      const { layout } = best;
+      const { layout } = best, usual = usualPool(answer, best);
       const held = kvKernel.replicasFor(work.peak, best.each) === best.replicas[1];
       const divisor = held
         ? count(best.each)
@@ -670,7 +707,13 @@
           gib(best.weights)
         } weights − ${gib(best.reserve)} activations, graphs and runtime (for at most ${
           count(Math.max(Math.floor(best.each / best.layout.dp), 1))
-        } requests at once) = ${gib(best.pool)} GiB${usualPool(answer, best)}`,
+        } requests at once) = ${gib(best.pool)} GiB${
+          usual
+            ? `. ${usual.when}, it is ${gib(usual.pool)} GiB, for ${
+              plural(usual.users, "request|requests")
+            } of ${count(work.mean)} tokens`
+            : ""
+        }`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,
         `one replica (${layoutWords[layout.label]}) has room for ${
           plural(best.held, "such request|such requests")

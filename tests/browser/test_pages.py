@@ -766,7 +766,6 @@ def test_the_printed_boundary_chart_is_read_at_every_width_without_a_script(brow
         ("llama 3.1 70b llama3.1:70b", "llama3.1 70b", True),
     ],
 )
-def test_a_filter_reads_memory_sizes_as_people_write_them(page, address, text, query, found):
-    page.goto(address)
-    page.wait_for_selector("html.js")
+def test_a_filter_reads_memory_sizes_as_people_write_them(visit, text, query, found):
+    page = visit.go("models/")
     assert page.evaluate("([text, query]) => kvreport.matches(text, query)", [text, query]) is found

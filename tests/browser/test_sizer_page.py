@@ -16,6 +16,7 @@ from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
+from kvreport.site.pages.sizer import FIELDS
 
 __all__ = ["page"]  # a fixture
 
@@ -512,3 +513,29 @@ def test_the_pool_of_the_other_pages_stands_next_to_the_sizer_s(page: Any, addre
     pool = f"{usual.budget.kv_pool_bytes / 2**30:.2f} GiB, for {usual.max_concurrent_requests} requests of 8,192 tokens"
     steps = page.locator(".kv-steps").inner_text()
     assert f"With the default --max-num-seqs (1,024), for which the other pages answer, it is {pool}" in steps
+    best = page.evaluate("document.querySelector('[data-kv-sized]').kvAnswer.best")
+    assert best["users_per_replica"] != usual.max_concurrent_requests
+    note = page.locator("[data-kv-usual]").inner_text()
+    assert f"Each replica here serves {best['users_per_replica']}" in note
+    assert f"it serves {usual.max_concurrent_requests} requests of 8,192 tokens" in note
+
+
+def test_a_latency_that_the_chosen_deployment_exceeds_is_said(page: Any, address: str) -> None:
+    """People, their pace and their latency give the requests in flight: a deployment that is slower has more of them."""
+    where = f"{address}sizer/?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&concurrent=none&users=500&rate=1"
+    page.goto(f"{where}&latency=2")
+    page.wait_for_selector("[data-kv-state=sized]")
+    best = page.evaluate("document.querySelector('[data-kv-sized]').kvAnswer.best")
+    seconds = (best["ttft_lower_bound_s"] + 400 * best["tpot_lower_bound_s"]) / 0.6
+    assert seconds > 2
+    assert f"takes about {seconds:.1f} s" in page.locator("[data-kv-late]").inner_text()
+    page.goto(f"{where}&latency=60")
+    page.wait_for_selector("[data-kv-state=sized]")
+    assert not page.locator("[data-kv-late]").count()
+
+
+def test_what_an_empty_field_means_is_no_default_of_the_form() -> None:
+    """Hints said "Default: 1" next to a field that was printed with 1.5."""
+    for field in FIELDS:
+        told = re.search(r"Default: ([\d.]+K?)\.", field.help)
+        assert told is None or told[1] == field.value, field.name
