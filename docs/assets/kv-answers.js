@@ -194,6 +194,8 @@
     /* Tell whoever waits that the page is what the address says. */
     const done = () => {
       if (!kvreport.asking) kvreport.busy(false); // what was asked in words is answered next
+      const chosen = kvState.search(state, start) !== "";
+      for (const note of $$("[data-kv-example]", root)) note.toggleAttribute("hidden", !chosen);
       root.dataset.kvShown = location.search || "printed";
     };
 

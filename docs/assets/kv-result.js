@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const { $, make, count, gib, plural, tokens, roughTokens, usersCell } = kvreport;
+  const { $, make, count, gib, plural, tokens, usersCell } = kvreport;
   const words = kvKernel.words;
 
   const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
@@ -64,7 +64,7 @@
           error: gib(deployment.uncertainty),
           seqs: count(deployment.seqs),
           held: count(answer.held),
-          longest: roughTokens(deployment.longest),
+          longest: tokens(deployment.longest),
           short: kvreport.missing(answer.short),
           need: gib(deployment.resident, 1),
           usable: gib(gpu.usable, 1),

@@ -769,3 +769,18 @@ def test_the_printed_boundary_chart_is_read_at_every_width_without_a_script(brow
 def test_a_filter_reads_memory_sizes_as_people_write_them(visit, text, query, found):
     page = visit.go("models/")
     assert page.evaluate("([text, query]) => kvreport.matches(text, query)", [text, query]) is found
+
+
+def test_what_follows_no_state_says_that_it_is_an_example(visit):
+    """A reader chose 64K and FP8, and read the arithmetic of 8K and 16 bits under it."""
+    page = visit.go("models/meta-llama--Llama-3.1-8B-Instruct/")
+    visit.settle()
+    assert page.locator("[data-kv-example]").count() >= 2
+    assert not page.locator("[data-kv-example]:visible").count()
+    page.goto(f"{page.url}?context=64K&weights=fp8")
+    page.wait_for_selector("[data-kv-example]:visible")
+    for note in page.locator("[data-kv-example]").all_inner_texts():
+        assert "shows the example of this page (one" in note
+        assert ", 8K tokens" in note
+    page.click("[data-kv-reset]")
+    page.wait_for_selector("[data-kv-example]", state="hidden")

@@ -75,7 +75,7 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
         "limit": units.human_tokens(model.context_tokens),
         "seqs": units.count(answer.request.serving.max_seqs),
         "held": units.count(answer.max_concurrent_requests_by_memory),
-        "longest": approximate(best.longest),
+        "longest": units.human_tokens(best.longest),
     }
     if answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS:
         tight = [SENTENCES["tight"]] * (answer.verdict == "tight")

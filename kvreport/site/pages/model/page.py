@@ -88,6 +88,7 @@ def page(inputs: Inputs, model: Model) -> Page:
     made = context(site, model, best)
     answer = headline_estimate(site, model, best) if best else None
     names = made
+    example = {"example": made["example"]}
 
     def section(anchor: str, title: str, template: str) -> Section:
         return Section(anchor, title, render(template, uri, names))
@@ -114,7 +115,7 @@ def page(inputs: Inputs, model: Model) -> Page:
             section("users", "Capacity by accelerator", "model/users.html"),
             section("computed", "How it is computed", "model/computed.html"),
             *(
-                [Section("speed", "Best-case speed", render("model/speed.html", uri, fast))]
+                [Section("speed", "Best-case speed", render("model/speed.html", uri, fast | example))]
                 if (fast := speed.context(site, model, best)) is not None
                 else []
             ),
@@ -123,7 +124,7 @@ def page(inputs: Inputs, model: Model) -> Page:
                     Section(
                         "traffic",
                         "Hit rate under recorded traffic",
-                        render("model/traffic.html", uri, shared),
+                        render("model/traffic.html", uri, shared | example),
                     )
                 ]
                 if (shared := traffic.context(answer)) is not None
@@ -202,6 +203,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "weights": weights_table(site, model),
         "controls": _controls(site, model, best),
         "case": _case(site, answer, best, shown),
+        "example": _where(site, best, shown),
         "command": _command(site, model, best),
         "estimate": _estimate_command(site, model, best),
         "notes": model.notes,
@@ -256,6 +258,14 @@ def _case(site: SiteData, answer: Estimate | None, best: Series | None, shown: i
     if answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS:  # a model without a KV cache
         return f"how the memory of {where} is used"
     return f"how many requests of {units.human_tokens(best.contexts[shown])} tokens fit on {where}"
+
+
+def _where(site: SiteData, best: Series | None, shown: int | None) -> str:
+    """The case that a page shows as printed, for what follows no other one."""
+    if best is None or shown is None:
+        return ""
+    where = devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu))
+    return f"{where}, {units.human_tokens(best.contexts[shown])} tokens, default formats"
 
 
 def _search_names(model: Model) -> tuple[str, ...]:
