@@ -22,14 +22,11 @@ the widest other, and one of fewer than twenty takes the conformal quantile. In 
 five logs. The band is tested on sources that it was calibrated without. Intervals of the constants come from drawing sources
 with replacement.
 
-SGLang has no fitted constants, and few logs: its band is one width for each kind of devices (one rank, several ranks, memory
-shared with a CPU). Each source counts once, with the largest error of its logs, so that one machine's many starts are one
-observation. Where ten sources have an error at first sight, these alone count, whether they state all flags or not, and the
-width is their 80th percentile; elsewhere it is the conformal quantile of these and of logs that state all flags: of n sources, that
-of rank ceil(0.8 (n + 1)). A class of devices has its own width from ten sources on. On several ranks an error counts by the root of the
-device's memory, and the width by a twentieth. Measured on nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root
-and by 1.53 per byte of memory. So a share of the memory describes them no better than the root, and would be 17 GiB on 288 GB,
-where no complete log is further off than 5.2 GiB. What the band holds by kind of start is published with it.
+SGLang has no fitted constants, and few logs. Its band is calibrated the same way, on first sights alone, by kind of start: one rank or
+several, apart for models that draft or have weights of four bits, and memory shared with a CPU. Each kind has the conformal
+quantile of its logs. On several ranks an error counts by the root of the device's memory. Measured on nine sources, from 24 to
+288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root and by 1.53 per byte of memory. So a share of the memory
+describes them no better than the root. What the band holds by further traits of starts is published with it.
 
 ``--write`` puts constants and band into ``data/engines/vllm/rules.yaml`` and the figures into
 ``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.
@@ -50,7 +47,9 @@ import yaml
 
 from kvreport.accounting.allocation import allocate
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.sglang.rules import band_class, grown
+from kvreport.accounting.engines.sglang.rules import BANDS as SGLANG_BANDS
+from kvreport.accounting.engines.sglang.rules import band_kind as sglang_band_kind
+from kvreport.accounting.engines.sglang.rules import grown
 from kvreport.accounting.engines.step import constant
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers, shared_units
 from kvreport.accounting.engines.vllm.reserve import (
@@ -99,7 +98,7 @@ APART = ("other", "unified")
 """Classes of devices with a band of their own, for all kinds of start."""
 
 LEAST_IN_CLASS = 10
-"""Sources below which a kind of start or class of devices takes the wider of its own band and the widest; of SGLang's, that of all."""
+"""Sources below which a kind of start or class of devices takes the wider of its own band and the widest."""
 
 MANY_SOURCES = 20
 """Sources from which a kind's plain quantile stands for that of further sources; below, its band is the conformal one."""
@@ -112,14 +111,11 @@ FORK = "fork"
 
 DRAWS = 200
 
-EDGE = 1.05
-"""SGLang's band of several ranks is wider by this: of few sources, the one that sets a width lies outside it once it is left out."""
-
 FEW = 1.1
-"""Kinds of vLLM's starts with few sources are wider than the widest other by this: three or four logs have no conformal band."""
+"""Kinds of starts with few sources are wider than the widest other by this: three or four logs have no conformal band."""
 
 MOST_OF_A_SOURCE: Final = 5
-"""Logs that a source weighs in vLLM's constants and bands at most: many starts of one machine tell little of others."""
+"""Logs that a source weighs in constants and bands at most: many starts of one machine tell little of others."""
 
 OF_POOLS = {
     "wren-015": -0.276,
@@ -558,7 +554,7 @@ def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[
     """Errors on logs of engines that no constant is fitted for, where tokens can be compared.
 
     They are of logs that state all flags, and of others whose error at first sight was recorded.
-    ``class`` is that of the device, apart for one rank and for several (:func:`~kvreport.accounting.engines.sglang.rules.band_class`).
+    ``kind`` is that of the band (:func:`~kvreport.accounting.engines.sglang.rules.band_kind`).
     """
     found = []
     first = at_first_sight()
@@ -585,7 +581,8 @@ def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[
                 "id": observation.id,
                 "source": publisher_of(observation),
                 "complete": bool(observation.complete),
-                "class": band_class(device, start.flags.layout),
+                "kind": sglang_band_kind(start.model, device, start.flags.layout),
+                "class": device_class(device),
                 "rules": record_of(catalog, engine),
                 "error": round(tokens.error, 5),
                 "pool_error_bytes": round(int(laid.pool_bytes) * (1 - 1 / (1 + tokens.error))),
@@ -638,96 +635,76 @@ def taken_before(catalog: Catalog, observations: Iterable[Observation]) -> dict[
     }
 
 
-FAMILIES = ("", "_ranks", "_unified")
-"""Kinds of devices with an error band in common: one rank, several ranks, and memory that is shared with a CPU.
-
-What is free there moves with the system's own files, which is no measure of other devices.
-"""
-
-
-def family_of(row: dict[str, Any]) -> str:
-    """The kind of devices whose band a log is judged by."""
-    name = str(row["class"])
-    return "_ranks" if name.endswith("_ranks") else "_unified" if name.startswith("unified") else ""
-
-
 def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Bytes that four in five sources lie within, by kind of devices and by class; of several ranks, on a device of 80 GiB.
+    """Bytes that four in five first sights lie within, by kind of start; of several ranks, on a device of 80 GiB.
 
-    A source counts once, with its largest error. A class has a width of its own from ten sources on.
+    A kind of fewer than ten sources is wider than the widest other of as many ranks, and one without logs has only that.
     """
-    found: dict[str, float] = {}
-    for family in FAMILIES:
-        near = [row for row in rows if family_of(row) == family]
-        if not (all_of := _by_source(counting(near))):
-            continue
-        found[family] = _quantile(all_of, plain=len(all_of) >= LEAST_IN_CLASS)
-        for name in {row["class"] for row in near}:
-            own = _by_source(counting([row for row in near if row["class"] == name]))
-            many = len(own) >= LEAST_IN_CLASS
-            found[f"_{name}"] = _quantile(own, plain=True) if many else found[family]
-    several = {
-        ending: width * EDGE if ending.endswith("_ranks") else width for ending, width in found.items()
+    known = {kind: [row for row in first_sights(rows) if row["kind"] == kind] for kind in SGLANG_BANDS}
+    sources = {kind: len({row["source"] for row in of}) for kind, of in known.items()}
+    own = {
+        kind: _quantile(
+            [_missed(row) for row in of],
+            _weights([row["source"] for row in of]),
+            plain=sources[kind] >= MANY_SOURCES,
+        )
+        for kind, of in known.items()
+        if of
     }
-    return {ending: float(f"{width:.3g}") for ending, width in sorted(several.items())}
-
-
-def counting(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The logs that a band is made of: those with a first sight, if ten sources have one, else those that state all flags, too."""
-    first = first_sights(rows)
-    many = len({row["source"] for row in first}) >= LEAST_IN_CLASS
-    return first if many else [row for row in rows if row.get("complete", True) or row in first]
-
-
-def _by_source(rows: list[dict[str, Any]]) -> list[float]:
-    """The largest error of each source, in the band's measure."""
-    largest: dict[str, float] = {}
-    for row in rows:
-        largest[row["source"]] = max(largest.get(row["source"], 0.0), _missed(row, _met(row)))
-    return list(largest.values())
-
-
-def _missed(row: dict[str, Any], error_bytes: float) -> float:
-    """An error in the band's measure: as it is on one rank, by the root of the device's memory on several."""
-    several = str(row["class"]).endswith("_ranks")
-    return abs(error_bytes) / (grown(float(row["memory_bytes"])) if several else 1.0)
-
-
-def within(rows: list[dict[str, Any]]) -> list[bool]:
-    """Whether each log lies in a band that was calibrated without its source, by the error that it counts with."""
-    found = []
-    for row in rows:
-        known = widths([other for other in rows if other["source"] != row["source"]])
-        width = known.get(f"_{row['class']}", known.get(family_of(row), 0.0))
-        found.append(_missed(row, _met(row)) <= width)
+    found = {}
+    for kind in SGLANG_BANDS:
+        others = [
+            width
+            for name, width in own.items()
+            if _several(name) == _several(kind) and (sources[name] >= LEAST_IN_CLASS or kind not in own)
+        ]
+        width = own.get(kind, 0.0)
+        if sources[kind] < LEAST_IN_CLASS:
+            width = max([width, *(FEW * other for other in others)])
+        found[kind] = float(f"{width:.3g}")
     return found
 
 
-def bands(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What is published of each kind of devices: the band's width, and how much of left-out sources it covers.
+def _several(kind: str) -> bool:
+    return kind.endswith("_ranks")
 
-    ``sources_inside`` counts sources all of whose logs lie in it, ``coverage`` logs that state all flags, ``first_sight``
+
+def _missed(row: dict[str, Any]) -> float:
+    """An error in the band's measure: as it is on one rank, by the root of the device's memory on several."""
+    return _met(row) / (grown(float(row["memory_bytes"])) if _several(str(row["kind"])) else 1.0)
+
+
+def within(rows: list[dict[str, Any]]) -> list[bool]:
+    """Whether each log lies in a band that was calibrated without its source, by its error at first sight if it has one."""
+    return [
+        _missed(row) <= widths([other for other in rows if other["source"] != row["source"]])[row["kind"]]
+        for row in rows
+    ]
+
+
+def bands(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is published of each kind of start: the band's width, and how much of left-out sources it covers.
+
+    ``sources_inside`` counts sources all of whose first sights lie in it, ``coverage`` logs that state all flags, ``first_sight``
     all logs as first predicted, whether they state all flags or not.
     """
     known, inside = widths(rows), within(rows)
     found = {}
-    for family, name in zip(FAMILIES, ("one", "several", "unified"), strict=True):
-        near = [(row, held) for row, held in zip(rows, inside, strict=True) if family_of(row) == family]
+    for kind in SGLANG_BANDS:
+        near = [(row, held) for row, held in zip(rows, inside, strict=True) if row["kind"] == kind]
         told = [(row, held) for row, held in near if row["complete"]]
-        if not told:
+        first = [(row, held) for row, held in near if row["first_sight_bytes"] is not None]
+        if not told or not first:
             continue
-        made = [row["id"] for row in counting([row for row, _ in near])]
-        sources = {row["source"] for row, _ in near if row["id"] in made}
-        missed = {row["source"] for row, held in near if row["id"] in made and not held}
-        first = [held for row, held in near if row["first_sight_bytes"] is not None]
-        found[name] = {
+        sources = {row["source"] for row, _ in first}
+        found[kind] = {
             "sources": len(sources),
-            "sources_inside": len(sources - missed),
+            "sources_inside": len(sources - {row["source"] for row, held in first if not held}),
             "logs": len(told),
             "median_error": round(float(np.median([abs(row["error"]) for row, _ in told])), 5),
             "coverage": round(float(np.mean([held for _, held in told])), 3),
-            "width_bytes": round(known[family]),
-            "first_sight": _first_sight(first),
+            "width_bytes": round(known[kind]),
+            "first_sight": _first_sight([held for _, held in first]),
         }
     return found
 
@@ -754,14 +731,13 @@ def others(catalog: Catalog) -> dict[str, dict[str, Any]]:
 
 
 def held_by_kind(each: list[tuple[dict[str, Any], bool]]) -> dict[str, dict[str, Any]]:
-    """What the bands hold of logs as first predicted, by kind of start: each is judged by the band of its devices."""
+    """What the bands hold of logs as first predicted, by kind of start: each is judged by the band of its own."""
     found = {}
     for name in ("undrafted", "drafted", "states", "eight_bits", "four_bits", "other"):
         near = [
             (row, held)
             for row, held in each
-            if row["first_sight_bytes"] is not None
-            and (name in row["traits"] or row["class"].removesuffix("_ranks") == name)
+            if row["first_sight_bytes"] is not None and name in (*row["traits"], row["class"])
         ]
         if near:
             found[name] = {
@@ -809,7 +785,7 @@ def main() -> None:
         zip(further, within(further), strict=True), key=lambda one: -abs(one[0]["pool_error_bytes"])
     ):
         print(
-            f"{row['id']:9s} {row['class']:16s} {row['error']:+8.2%} {row['pool_error_bytes'] / GIB:+6.2f} GiB "
+            f"{row['id']:9s} {row['kind']:26s} {row['error']:+8.2%} {row['pool_error_bytes'] / GIB:+6.2f} GiB "
             f"{'' if inside else 'outside'}"
         )
     known = widths(further)
@@ -853,7 +829,7 @@ def write(
 
 def write_others(catalog: Catalog, bands: dict[str, float]) -> None:
     """Put the bands of other engines into their records, and their figures into the file of those left out."""
-    _put("sglang", {f"uncertainty_bytes{ending}": width for ending, width in bands.items()})
+    _put("sglang", {f"uncertainty_bytes_{kind}": width for kind, width in bands.items()})
     path = data_dir() / "left_out.yaml"
     content = yaml.safe_load(path.read_text()) | {"others": others(catalog)}
     _replace(path, yaml.safe_dump(content, sort_keys=False, width=110))

@@ -83,10 +83,10 @@ class LeftOutLog(Record):
 
 
 class Band(Record):
-    """The error band of one kind of devices, and what it covers of sources left out."""
+    """The error band of one kind of start, and what it covers of sources left out."""
 
-    sources: Positive  # Sources that it is calibrated on, each counted once, with its largest error.
-    # Those all of whose logs lie in a band that was calibrated without them.
+    sources: Positive  # Sources of the first sights that it is calibrated on.
+    # Those all of whose first sights lie in a band that was calibrated without them.
     sources_inside: Annotated[int, Field(ge=0)]
     logs: Positive
     median_error: Error  # Of their absolute relative error end to end.
@@ -107,7 +107,7 @@ class FamilyErrors(Record):
     p90_error: Error | None = None  # The 90th percentile of the same error.
     # Share of pools inside a band that was calibrated without the log's source.
     coverage: Share | None = None
-    # Its error bands, by kind of devices: one rank, several, memory shared with a CPU.
+    # Its error bands, by kind of start.
     bands: dict[Slug, Band] = Field(default_factory=dict)
     # What these bands hold of found logs as first predicted, by kind of start.
     kinds: dict[Slug, Kind] = Field(default_factory=dict)

@@ -75,7 +75,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         ) in told
         known = LeftOut.read(data_dir())
         assert known is not None
-        today = known.summary if family == "vllm" else known.others[family].bands["one"]
+        today = known.summary if family == "vllm" else known.others[family].bands["plain"]
         assert today.first_sight is not None
         few = sum(inside) < 0.8 * len(inside)
         assert few == ("We have since widened the bands." in details(family, found))

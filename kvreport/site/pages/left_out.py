@@ -15,8 +15,10 @@ from kvreport.words import engine_name
 CLASSES: Final[dict[str, str]] = read_table("device classes")
 
 BANDS: Final = {
-    "one": "one rank",
-    "several": "several ranks",
+    "plain": "one rank",
+    "drafted_or_four_bits": "one rank, speculative decoding or 4-bit weights",
+    "plain_ranks": "several ranks",
+    "drafted_or_four_bits_ranks": "several ranks, speculative decoding or 4-bit weights",
     "unified": "memory shared with a CPU",
 }
 
@@ -71,10 +73,10 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
         for name, one in bands.items()
     ]
     return Table(
-        f"{engine_name(family)}: the band fitted to contain 80% of the sources, each counted once with its largest error. "
-        "First predictions are sources, too, so there can be more sources than logs. "
-        "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory",
-        Column("Devices", numeric=False),
+        f"{engine_name(family)}: the band fitted to contain 80% of first predictions, by kind of server. "
+        "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory. "
+        "Kinds with fewer than ten sources have too few logs for a precise width, and a wide band",
+        Column("Kind of server", numeric=False),
         (
             Column("Sources"),
             Column("Logs"),

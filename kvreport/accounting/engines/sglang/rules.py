@@ -30,7 +30,7 @@ from kvreport.accounting.engines.sglang.refusals import unequal_refusal
 from kvreport.accounting.engines.step import EngineStep, Following, Loading, Reserve, StaticMemory, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
-from kvreport.accounting.extras import borrowed_copies, draft_rows
+from kvreport.accounting.extras import borrowed_copies, draft_rows, drafts
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.state_types import Precisions
@@ -44,6 +44,9 @@ from kvreport.units import GIB, MIB
 
 if TYPE_CHECKING:
     from kvreport.accounting.case import Case
+
+BANDS: Final = ("plain", "drafted_or_four_bits", "plain_ranks", "drafted_or_four_bits_ranks", "unified")
+"""Kinds of starts with an error band each, on one rank and on several (:func:`band_kind`)."""
 
 PAIR: Final = 2
 """Ranks that NCCL sets up no multicast for."""
@@ -195,7 +198,7 @@ class Sglang(EngineRules):
             )
         held = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
         images = self._images_kept(model, accelerator, step)
-        uncertainty = self._uncertainty(accelerator, step.layout)
+        uncertainty = self._uncertainty(model, accelerator, step.layout)
         if step.share < 1:
             used = step.share * self._share_left(model, accelerator, told)
             kept = accelerator.usable_bytes * step.share - (accelerator.usable_bytes - held) * used + images
@@ -319,12 +322,10 @@ class Sglang(EngineRules):
             )
         return round(taken)
 
-    def _uncertainty(self, accelerator: Accelerator, layout: Layout) -> int:
-        known = self.engine.coefficients.get(f"uncertainty_bytes_{band_class(accelerator, layout)}")
-        if layout.devices == 1:
-            return round(known or constant(self.engine, "uncertainty_bytes"))
-        known = known or constant(self.engine, "uncertainty_bytes_ranks")
-        return round(known * grown(accelerator.usable_bytes))
+    def _uncertainty(self, model: Model, accelerator: Accelerator, layout: Layout) -> int:
+        kind = band_kind(model, accelerator, layout)
+        width = constant(self.engine, f"uncertainty_bytes_{kind}")
+        return round(width * (grown(accelerator.usable_bytes) if kind.endswith("_ranks") else 1))
 
     def _memory(self, model: Model, accelerator: Accelerator, step: EngineStep) -> settings.MemorySettings:
         layout = step.layout
@@ -339,7 +340,7 @@ class Sglang(EngineRules):
             images=step.images,
             context_tokens=step.context_tokens,
             deepep=layout.all_to_all.startswith("deepep"),
-            drafts=bool(draft_rows(model)),
+            drafts=drafts(model),
         )
         return settings.memory(model, self.engine, accelerator, flags)
 
@@ -365,9 +366,16 @@ def _by_length(tokens: Any, reserve: Callable[[int], Reserve]) -> Reserve:  # no
     return Reserve(*(xp.where(tokens > limit, getattr(long, part), getattr(short, part)) for part in parts))
 
 
-def band_class(accelerator: Accelerator, layout: Layout) -> str:
-    """The class of devices whose logs an error band rests on, apart for one rank and for several."""
-    return device_class(accelerator) + "_ranks" * (layout.devices > 1)
+def band_kind(model: Model, accelerator: Accelerator, layout: Layout) -> str:
+    """The kind of start whose first sights an error band rests on, of :data:`BANDS`.
+
+    Memory shared with a CPU is one kind for any number of ranks. Models that draft, and those released in four bits, were missed by
+    more than others.
+    """
+    if device_class(accelerator) == "unified":
+        return "unified"
+    narrow = drafts(model) or "4" in model.weight_format
+    return ("drafted_or_four_bits" if narrow else "plain") + "_ranks" * (layout.devices > 1)
 
 
 def grown(memory_bytes: float) -> float:
