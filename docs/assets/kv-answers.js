@@ -102,7 +102,11 @@
         if (mine !== turn) return;
         if (!model) {
           const name = site.models.find(([slug]) => slug === state.model)[1];
-          fillOnly({ headline: [`${here.engine.label} does not run ${name}.`] });
+          fillOnly({
+            headline: [
+              `${here.engine.label} ${kvreport.verb(here.engine.label, "does|do")} not run ${name}.`,
+            ],
+          });
           names();
           return done();
         }

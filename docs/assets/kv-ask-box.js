@@ -10,8 +10,15 @@
   function askBox(form) {
     const base = new URL(form.dataset.kvAsk, location.href);
     const field = $("input", form), told = $("[data-kv-understood]", form);
+    let pasted = "";
+    // A field of one line drops the line breaks, without which a deployment file is none.
+    field.addEventListener("paste", (event) => {
+      pasted = event.clipboardData.getData("text");
+    });
+    const flat = (text) => text.replace(/\s/g, "");
     const answer = async () => {
       kvreport.busy();
+      const typed = flat(pasted) === flat(field.value) ? pasted : field.value;
       const [site, file] = await Promise.all([
         kvreport.facts(base),
         load(new URL("picker.json", base)),
@@ -19,14 +26,16 @@
       await kvreport.ready; // what the address says of the form counts too
       kvreport.asking = false;
       const names = kvreport.asked.prepared(file);
-      const found = kvreport.asked.understand(field.value, site, names);
+      const found = kvreport.asked.understand(typed, site, names);
       told.textContent = kvreport.asked.said(found, names);
-      const way = kvreport.asked.wayTo(field.value, found, site, names);
+      const way = kvreport.asked.wayTo(typed, found, site, names);
       if (way) {
         const number = way.fewest
           ? (await fewestOn(site.known, found, base)).said
           : way.cards
           ? await cardsOf(found, base)
+          : way.smallest
+          ? await smallestOf(found, base)
           : way.saving
           ? await savedByPrefix(way.saving, base)
           : "";
@@ -39,7 +48,7 @@
             said: pages.length ? "These pages are about it:" : said,
             links: way.search ? withLog([...pages, ...way.links], field.value) : way.links,
           },
-          field.value,
+          way.question || field.value,
           found.state,
         );
         return;
@@ -52,7 +61,13 @@
       const layout = best && kvState.stateOf(best);
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state, ...layout });
       kvreport.remark?.(
-        [counted && counted.said, laid && laid.said, notUsed(found, site, chosen), await saving(found, base)]
+        [
+          counted && counted.said,
+          laid && laid.said,
+          await shortage(found, base),
+          notUsed(found, site, chosen),
+          await saving(found, base),
+        ]
           .filter(Boolean)
           .join(" "),
         ...otherReleases(found),
@@ -151,7 +166,7 @@
     const asked = kvreport.settled(site, { ...state, tp: undefined });
     const context = Math.min(kvState.contextOf(asked, model), model.limit);
     const able = kvState.everyLayout(site).filter((layout) =>
-      layout.devices === devices && layout.nodes === 1
+      layout.devices === devices && (layout.nodes === 1 || devices > SERVER)
     )
       .flatMap((layout) => kvState.deployments(site, model, gpu, { ...asked, ...kvState.stateOf(layout) }))
       .map((one) => ({ layout: one.layout, users: kvCapacity.serve(one, context).users }))
@@ -169,6 +184,33 @@
       layout: able[0].layout,
       said: `Requests ${what} at once on ${where}, by layout: ${each}. The sizer also compares their speed.`,
     };
+  }
+
+  /* Why the layout that a question names serves nothing, and what others of as many GPUs serve; "" where it serves. */
+  async function shortage({ state, layouts }, base) {
+    const now = kvreport.now();
+    const { pp = 1, dp = 1, ep, dcp = 1 } = state;
+    if (layouts || !(pp > 1 || dp > 1 || ep || dcp > 1)) return "";
+    const here = await kvreport.siteFor(base, now.engine),
+      model = await kvreport.modelFor(base, here, now.model);
+    const told = kvreport.settled(here, now), gpu = kvCapacity.gpuOf(here, now.gpu);
+    if (!model || !gpu || gpu.devices) return "";
+    const { deployment, answer } = kvreport.result.facts(
+      here,
+      model,
+      gpu,
+      told,
+      kvState.pick(here, model, gpu, told),
+    );
+    if (deployment && answer.users) return "";
+    const others = await layoutsOn(now.gpu, { state: now }, base);
+    return [
+      deployment && deployment.reserve &&
+      `Of the ${gib(deployment.memory)} GiB per GPU that the engine may use, loaded weights take ${
+        gib(deployment.resident)
+      } GiB, and activations, libraries and graphs take ${gib(deployment.reserve)} GiB.`,
+      others && others.said,
+    ].filter(Boolean).join(" ");
   }
 
   /* What a prompt that requests share saves where the engine stores it once, as a sentence; for the model of the form where the
@@ -214,6 +256,31 @@
     return found.length
       ? `One GPU ${size} serves ${what} with ${site.engine.label} and weights ${found.join("; ")}.`
       : `No single GPU ${size} serves ${what} with ${site.engine.label}.`;
+  }
+
+  /* The accelerators with the least memory that serve a question's model alone, as a sentence. */
+  async function smallestOf({ state }, base) {
+    const site = await kvreport.siteFor(base, state.engine);
+    const model = await kvreport.modelFor(base, site, state.model);
+    if (!model) return "";
+    const told = kvreport.settled(site, { ...state, tp: 1 }), wanted = state.requests || 1;
+    const context = Math.min(kvState.contextOf(told, model), model.limit);
+    const able = site.gpus.filter(({ id }) => {
+      const one = kvState.pick(site, model, kvCapacity.gpuOf(site, id), told);
+      return one && kvCapacity.serve(one, context).users >= wanted &&
+        (!state.weights || one.weightFormat === state.weights);
+    }).sort((a, b) => a.usable - b.usable);
+    const form = site.weight_formats.find(({ name }) => name === state.weights);
+    const what = `${kvreport.plural(wanted, "request|requests")} of ${
+      kvreport.tokens(context)
+    } tokens of ${model.name} with ${site.engine.label}, weights ${
+      form ? `in ${form.label}` : "as released"
+    }`;
+    return able.length
+      ? `The single GPUs with the least memory that serve ${what}: ${
+        able.slice(0, 3).map(({ short, usable }) => `${short} (${gib(usable)} GiB usable)`).join(", ")
+      }.`
+      : `No single GPU serves ${what}. ${(await fewestOn(site.known, { state }, base)).said}`;
   }
 
   const MESSAGE =

@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
-      "mix kv length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once")
+      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once")
       .split(
         " ",
       ),
@@ -33,7 +33,7 @@
 
   /* Words that ask for a choice or a figure that no state has: they are no names, and no answer stands next to them. */
   const CHOICE =
-    /^(best|better|largest|biggest|smallest|strongest|smartest|top|recommend(ed)?|newest|latest)$/;
+    /^(best|better|largest|biggest|smallest|minimum|strongest|smartest|top|recommend(ed)?|newest|latest)$/;
   const COST = /^(cheap|cheapest|costs?|prices?|rent|budget|\$\S*)$/;
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|ttft|tpot|throughput|qps|rps)$/;
@@ -89,6 +89,9 @@
     adapter: "--max-loras #",
     adapters: "--max-loras #",
   };
+  /* Engines that only the command line has. */
+  /** @type {[RegExp, string][]} */
+  const ELSEWHERE = [[/^(tensorrt|trt)\S*$/, "tensorrt-llm"], [/^transformers$/, "transformers"]];
   const ADAPTERS = /^(qloras?|loras?|adapters?)$/;
   /* Pages about words that no setting says: [pattern of the word, what its page says, address]. */
   /** @type {[RegExp, string, string][]} */
@@ -134,6 +137,8 @@
   const ACCURACY_WORD =
     /^(accura(te|cy)|errors?|figures?|bands?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
   const LAYOUTS = /\b(layouts?|parallelism)\b/i;
+  const LAYOUTS_APART =
+    /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
   const LAYOUTS_WORD = /^(layouts?|parallelism|best|better|expert|tensor|data)$/;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
@@ -153,6 +158,14 @@
   const START =
     /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
 
+  /* Files that say how servers are deployed, and their names. */
+  const FILE =
+    /(^|\s)(apiVersion|services|containers|spec):(\s|$)|\[Service\]|\bExecStart=|(^|\s)image:\s*\S+\/\S+/;
+  const FILE_NAMED =
+    /\b(docker[ -]?compose|compose (files?|ya?ml)|kubernetes|k8s|helm|kserve|systemd|deployment (files?|ya?ml))\b/i;
+  const SMALLEST = /\b(smallest|least|minimum|min|weakest) (gpu|card|vram|accelerator)\b/i;
+  const IN_SERVER = 8; // GPUs of a usual server
+
   const NUMBERS = { two: 2, three: 3, four: 4, five: 5, six: 6, eight: 8, sixteen: 16, dual: 2, quad: 4 };
 
   /* [pattern, the change of the state, what it says] of a word or of two; the words are lower case. */
@@ -162,6 +175,11 @@
     [/^pp[= ]?(\d+)$/, (m) => ({ pp: Number(m[1]) }), (m) => `pipeline parallel ${m[1]}`],
     [/^dp[= ]?(\d+)$/, (m) => ({ dp: Number(m[1]) }), (m) => `data parallel ${m[1]}`],
     [/^dcp[= ]?(\d+)$/, (m) => ({ dcp: Number(m[1]) }), (m) => `decode context parallel ${m[1]}`],
+    [
+      /^(\d{1,2}|one|single) (?:servers?|nodes?|machines?|hosts?)$/,
+      (m) => ({ nodes: Number(m[1]) || 1 }),
+      (m) => (Number(m[1]) > 1 ? `${m[1]} servers` : "one server"),
+    ],
     [/^(\d{1,2}) (?:gpus?|cards?)$/, (m) => ({ tp: Number(m[1]) }), (m) => `${m[1]} GPUs`],
     [/^dp$/, () => ({ dp: "all" }), () => "data parallel"],
     [/^ep=?(\d+)$/, () => ({ ep: true }), () => "expert parallel"],
@@ -181,6 +199,22 @@
       /^-{0,2}mem[-_]fraction(?:[-_]static)?=?\s?(0?\.\d+)$/,
       (m) => ({ share: Number(m[1]), engine: "sglang" }),
       (m) => `memory share ${m[1]} (--mem-fraction-static)`,
+    ],
+    [
+      /^-{0,2}max[-_]num[-_]seqs[= ](\d+)$/,
+      (m) => ({ seqs: Number(m[1]) }),
+      (m) => `max_num_seqs ${m[1]}`,
+    ],
+    [
+      /^-{0,2}max[-_]num[-_]batched[-_]tokens[= ](\d+)$/,
+      (m) => ({ batched: Number(m[1]) }),
+      (m) => `max_num_batched_tokens ${m[1]}`,
+    ],
+    [/^-{0,2}enforce[-_]eager$/, () => ({ eager: true }), () => "without CUDA graphs"],
+    [
+      /^-{0,2}kv[-_]cache[-_]dtype[= ](fp8|bf16)$/,
+      (m) => ({ kv: m[1] }),
+      (m) => `KV cache ${m[1].toUpperCase()}`,
     ],
     [/^(?:kv|cache)[= ](fp8|bf16)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
     [/^(fp8|bf16) (?:kv|cache)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
@@ -226,7 +260,7 @@
       .replace(/-*\bpipeline[- ]parallel(?:ism)?(?:-size)?\b/g, "pp")
       .replace(/-*\bdata[- ]parallel(?:ism)?(?:-size)?\b/g, "dp")
       .replace(/-*\b(?:enable-)?expert[- ]parallel(?:ism)?\b/g, "ep")
-      .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax-model-len\b/g, " ")
+      .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax[-_]model[-_]len\b=?/g, " ")
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
       .replace(/\bcuda[\s-]graph/g, "cudagraph")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
@@ -235,7 +269,7 @@
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/\b(\d{4,6})\s*mi?b\b/g, (_, number) => `${Math.round(number / 1024)}gb`) // as drivers print it
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
-      .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ")
+      .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])(?!\d+b\b)/g, "$1x ")
       .split(/\s+/).filter(Boolean);
   }
 
@@ -246,11 +280,12 @@
      home: words of programs, files and machines of one computer; machine: the id of that machine;
      gpus: ids of further accelerators, which a comparison has;
      unlisted: a name with another release number than the model's;
-     engines: names of the engines that were named; unpublished: releases without numbers here, with the nearest;
+     engines: names of the engines that were named; unpublished: releases without numbers here, with the nearest; releases:
+     engines and releases as the command line names them;
      workload: lengths and latency that the sizer asks for; claim: a figure that somebody states per token;
      atMost: a bound of memory, in GB;
-     shared, accuracy, layouts: whether the question is about a prompt that requests share, about errors of predictions, about
-     the best layout;
+     shared, accuracy, layouts, file: whether the question is about a prompt that requests share, about errors of predictions,
+     about the best layout, about a deployment file;
      asks: words that ask for a choice, a price, a speed or a use;
      also: ids of further models, which a comparison has;
      hits: words that name the model; others: releases of its name that the words fit too;
@@ -265,7 +300,7 @@
     const stated = STATED.exec(uncrowded);
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
     const text = [stated, bound].reduce((rest, one) => (one ? rest.replace(one[0], " ") : rest), uncrowded);
-    const words = wordsOf(text.replace(HOW_MANY, " "));
+    const words = wordsOf(ofServers(names, text.replace(HOW_MANY, " ")));
     const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
     const state = {},
       understood = [
@@ -330,10 +365,18 @@
     }
     /** @type {any[] & {devices?: number}} */
     const home = left.filter((word) => AT_HOME.test(word));
-    const engines = [], unpublished = [];
+    const engines = [], unpublished = [], releases = [];
     const rest = spelled(
       names,
-      engineIn(site, left.filter((word) => !home.includes(word)), state, understood, engines, unpublished),
+      engineIn(
+        site,
+        left.filter((word) => !home.includes(word)),
+        state,
+        understood,
+        engines,
+        unpublished,
+        releases,
+      ),
     );
     missed.push(...unpublished.map(({ said }) => said));
     const statedTp = state.tp;
@@ -356,6 +399,7 @@
     }
     if (devices && state.tp === undefined) state.tp = devices;
     divided(state, statedTp, devices || home.devices, understood, missed);
+    acrossServers(state, understood);
     // A Mac has one memory: its size tells which one.
     const mac = after.some((word) => MAC.test(word));
     const ofMac = (word, n) =>
@@ -379,6 +423,7 @@
     );
     const also = modelsIn(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
+    bareShare(state, understood, missed);
     const change = missed.findIndex((word) => CHANGE.test(word));
     if (change >= 0 && (state.kv || state.weights)) {
       missed.splice(change, 1);
@@ -387,7 +432,8 @@
     const about = {
       shared: SHARED.test(asked),
       accuracy: ACCURACY.test(asked),
-      layouts: Boolean(state.model) && LAYOUTS.test(asked),
+      layouts: Boolean(state.model) && (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked)),
+      file: FILE.test(asked) || (FILE_NAMED.test(asked) && !state.model && !state.gpu),
     };
     const spoken = [
       about.shared && SHARED_WORD,
@@ -401,9 +447,14 @@
         ...list.filter((word, n) => list.indexOf(word) !== n || !spoken.some((own) => own.test(word))),
       );
     }
+    saves = formatsApart(asked, state, understood, missed) || saves;
     if (about.shared) understood.push("a shared prompt");
     if (about.accuracy) understood.push("errors of predictions");
     if (about.layouts) understood.push("layouts");
+    if (about.file) {
+      missed.length = 0;
+      understood.push("a deployment file");
+    }
     const machine = names.machines.find(({ id }) => id === state.gpu) ||
       home.map((phrase) => machineNamed(names.machines, phrase)).find(Boolean);
     // People own one card of a computer, unless they say another number.
@@ -414,7 +465,7 @@
       missed,
       home,
       gpus,
-      unlisted,
+      unlisted: missed.includes(unlisted?.split(" ").pop()) ? unlisted : null,
       hits,
       others,
       also,
@@ -422,6 +473,7 @@
       machine: machine?.id,
       engines,
       unpublished,
+      releases,
       workload,
       claim,
       atMost,
@@ -587,6 +639,67 @@
     if (stated !== undefined && devices && devices !== stated * others) missed.push(`${devices}x`);
   }
 
+  /* "kv cache fp8 vs bf16": the answer with the smaller format, and what it saves. */
+  function formatsApart(text, state, understood, missed) {
+    const cache = /\b(kv|cache)\b/i.test(text);
+    const [, one, other] =
+      /\b(bf16|fp16|fp8|int4|awq|gptq|nvfp4|mxfp4)\b(?: kv| cache)* (?:vs\.?|versus|or|against|compared to) (bf16|fp16|fp8|int4|awq|gptq|nvfp4|mxfp4)\b/i
+        .exec(text)?.map((word) => word.toLowerCase()) || [];
+    const wide = [one, other].filter((word) => /^[bf][fp]16$/.test(word));
+    if (wide.length !== 1) return false;
+    const small = wide[0] === one ? other : one;
+    if (cache && small !== "fp8") return false;
+    for (const name of ["weights", "kv"]) {
+      const format = state[name];
+      if (format && (cache || name === "weights")) {
+        delete state[name];
+        const place = understood.findIndex((said) => said.toLowerCase().includes(format));
+        if (place >= 0) understood.splice(place, 1);
+      }
+    }
+    missed.splice(0, missed.length, ...missed.filter((word) => ![one, other].includes(word)));
+    Object.assign(state, cache ? { kv: "fp8" } : { weights: FORMATS[small][1] });
+    understood.push(
+      `${cache ? "KV cache" : "weights"} in ${small.toUpperCase()}, compared with ${wide[0].toUpperCase()}`,
+    );
+    return true;
+  }
+
+  /* "one h200 node" has as many GPUs as a usual server. */
+  const ofServers = ({ gpus }, text) =>
+    text.replace(
+      /(?<![\w.])(one|an?|single|two|three|four|\d{1,2})\s+(\S+(?:\s\S+)?)\s+(?:nodes?|servers?|box(?:es)?)\b/gi,
+      (whole, number, name) => {
+        const many = Number(number) || NUMBERS[number.toLowerCase()] || 1;
+        if (!gpus.some((gpu) => gpu.names.includes(plainName(name)))) return whole;
+        return `${many > 1 ? `${many} servers ` : ""}${IN_SERVER}x ${name}`;
+      },
+    );
+
+  /* "llama 70b 4x h100 0.95": a number below 1 that names nothing is the memory share. */
+  function bareShare(state, understood, missed) {
+    const place = missed.findIndex((word) => /^0?\.[5-9]\d?$/.test(word));
+    if (place < 0 || state.share !== undefined || !state.model) return;
+    const [word] = missed.splice(place, 1);
+    state.share = Number(word);
+    understood.push(`memory share ${state.share}`);
+  }
+
+  /* "two servers of 8 h200": a pipeline stage on each server, unless the question says another layout. */
+  function acrossServers(state, understood) {
+    const { nodes, tp = IN_SERVER, pp, dp, ep } = state;
+    delete state.nodes;
+    if (!nodes || pp || dp || ep) return;
+    if (nodes === 1) {
+      if (!state.tp) understood.push(`${tp} GPUs in it`);
+      state.tp = tp;
+      return;
+    }
+    const whole = tp > IN_SERVER && tp % nodes === 0 ? tp / nodes : tp;
+    Object.assign(state, { tp: whole, pp: nodes });
+    understood.push(`${whole} GPUs in each, one pipeline stage per server`);
+  }
+
   /* Words with one wrong letter are those of a model's name, where its number follows: "lama 3.3", "deepsek r1". A
      word of the language is often one letter from a name, and stays what it is. */
   function spelled({ models }, words) {
@@ -630,7 +743,7 @@
 
   /* "vllm 0.25", "sglang": an engine of the site; "vllm 0.25 vs 0.33" are two. A release without numbers here has the
      nearest releases next to it. */
-  function engineIn(site, words, state, understood, engines, unpublished) {
+  function engineIn(site, words, state, understood, engines, unpublished, releases) {
     const rest = [], isRelease = (word = "") => /^\d+\.\d+(\.\d+)?$/.test(word);
     let family = "";
     for (let n = 0; n < words.length; n += 1) {
@@ -648,6 +761,7 @@
       }
       family = kin[0].family;
       if (stated === words[n + 1]) n += 1;
+      releases.push(stated ? `${own}@${stated}` : own);
       if (name) {
         const engine = site.engines.find((one) => one.name === name);
         if (name !== site.engine.default) state.engine = name;
@@ -890,7 +1004,8 @@
 
   /* Further models that the words name which the first one left: "deepseek-v3.2 or glm-5.2". */
   function modelsIn(models, missed, first, understood) {
-    const found = [], left = missed.filter((word) => /[a-z]{2}/.test(word) && /\d/.test(word));
+    const found = [],
+      left = missed.filter((word) => /[a-z]{2}/.test(word) && /\d/.test(word) && !FORMATS[word]);
     for (const word of left) {
       const state = {}, said = [], strange = [];
       modelIn(models, [word], state, said, strange);
@@ -1000,6 +1115,20 @@
   function wayTo(text, found, site, names) {
     const { state, home, machine, missed, asks, gpus, engines, unlisted, understood, topics = [] } = found;
     const { unpublished = [], workload, claim, atMost, also = [] } = found;
+    if (found.file) {
+      const whole = FILE.test(text) && text.includes("\n");
+      return {
+        said: whole
+          ? "The page for logs finds the servers of this file, and says whether they start. On the command line: kvreport preflight FILE."
+          : "Paste the file on the page for logs. It finds the servers, and says whether they start. On the command line: kvreport preflight FILE.",
+        links: [
+          whole
+            ? ["check the servers of this file", `log/#${new URLSearchParams({ log: text })}`]
+            : ["check a deployment file", "log/"],
+        ],
+        question: "deployment file",
+      };
+    }
     if (START.test(` ${text} `)) {
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
@@ -1081,6 +1210,8 @@
       ttft: workload?.ttft,
     });
     const size = ["size a deployment", sized];
+    const { model: _, ...rest } = state;
+    const ofModel = model && [`the page of ${model.name}`, `models/${model.id}/${kvState.search(rest)}`];
     if (found.crowd) {
       return {
         said: "The sizer computes the requests at once and the GPUs for a number of people.",
@@ -1145,7 +1276,9 @@
         ],
       };
     }
-    if (sides || (/\b(compare[ds]?|vs|versus)\b/i.test(text) && (model || own || !missed.length))) {
+    const asPages = /\b(compare[ds]?|vs|versus)\b/i.test(text) && !found.layouts &&
+      !(found.saves && own && model);
+    if (sides || (asPages && (model || own || !missed.length))) {
       const listed = new URLSearchParams(state.model && { model: state.model });
       if (compared) listed.append("engines", [...new Set(sidesOf)].join());
       for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
@@ -1158,11 +1291,17 @@
         said: ["The comparison page answers for several models, GPUs or engines.", ...nearest].join(" "),
         links: [
           [
-            "compare models, GPUs or engines",
+            nearest.length ? "compare the nearest releases" : "compare models, GPUs or engines",
             sides ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
           ],
+          ...(nearest.length ? [["what each engine release changed", "data/engine-releases/"]] : []),
           ...(state.requests ? [size] : []),
         ],
+        // The command has the releases themselves.
+        command: model && found.releases.length === 2 && unpublished.every(({ near }) => near.length > 1) &&
+            unpublished.length
+          ? kvState.diffCommand(found.releases, state)
+          : null,
       };
     }
     if (found.layouts && model && !own) {
@@ -1191,6 +1330,7 @@
         links: [[`the page of ${model.name}`, `models/${model.id}/`]],
       };
     }
+    if (model && !own && SMALLEST.test(text)) return { said: "", links: [ofModel, size], smallest: true };
     const choice = asks.filter((word) => CHOICE.test(word));
     const speed = asks.filter((word) => SPEED.test(word));
     const about = { model: state.model, gpu: state.gpu, context: state.context };
@@ -1210,7 +1350,7 @@
     const words = missed.filter((word) => /[a-z]{2}/.test(word));
     const search = words.length > 2 || (!own && words.length > found.hits?.length);
     if (!unused.length && !unlisted && !search) return null;
-    const links = [[`the page of ${model.name}`, `models/${model.id}/`]];
+    const links = [ofModel];
     if (own) links.push([`every model on ${own.name}`, at(`gpus/${own.id}/`, { context: state.context })]);
     if (speed.length) links.push(size);
     links.unshift(...pages);
@@ -1220,6 +1360,7 @@
     const flags = unlisted ? null : changing.every((word) => FLAGS[word]) &&
       changing.map((word) => FLAGS[word].replace("#", String(found.adapters)));
     const other = unused.length > topics.length || unlisted;
+    const program = unused.length === 1 && ELSEWHERE.find(([pattern]) => pattern.test(unused[0]));
     // Between two releases with numbers here, the command has those of a third.
     const older = unused.length === 1 && unpublished.find(({ near }) => near.length > 1);
     if (search) return { said: `Not used: ${missed.join(", ")}.`, links, search };
@@ -1236,6 +1377,8 @@
       links,
       command: own && older
         ? commandOf({ ...found, state: { ...state, engine: older.said.replace(" ", "@") } }, false)
+        : own && program
+        ? commandOf({ ...found, state: { ...state, engine: program[1] } }, false)
         : flags && flags.length && own
         ? [commandOf(found, false), ...flags].join(" ")
         : null,

@@ -3,8 +3,21 @@
 (function () {
   "use strict";
 
-  const { $, make, load, count, fixed, gib, tokens, roughTokens, onDevices, grid, ignoredNote, result } =
-    kvreport;
+  const {
+    $,
+    make,
+    verb,
+    load,
+    count,
+    fixed,
+    gib,
+    tokens,
+    roughTokens,
+    onDevices,
+    grid,
+    ignoredNote,
+    result,
+  } = kvreport;
   const FIELDS = "models gpus gpu model tp pp dp ep dcp nodes weights kv engine context".split(" ");
   const LAYOUT = ["tp", "pp", "dp", "ep", "dcp", "nodes"];
   const TERA = 1e12;
@@ -16,6 +29,7 @@
     const field = (name) => form.elements.namedItem(name);
     const known = new Map(), times = new Map(), pickers = {};
     let site = null, home = null, peaks = null, state = {}, ignored = [], turn = 0, shown = [];
+    let releases = []; // two of the address, where one of them has no numbers here
 
     const key = () => (state.engines ? "engines" : state.gpus ? "gpus" : "models");
     const byModels = () => key() === "models";
@@ -127,6 +141,9 @@
       const named = (own.state.engines || []).flatMap((text) => text.split(","));
       const read = named.map((text) => [text, kvState.engineOf(home, text)]);
       for (const [text, engine] of read) if (!engine) ignored.push(`engines=${text}`);
+      releases = named.length === 2 && read.some(([text, engine]) => !engine && text.includes("@"))
+        ? named
+        : [];
       const engines = [...new Set(read.map(([, engine]) => engine).filter(Boolean))];
       if (engines.length) state.engines = engines;
       // One accelerator beside several, or one model beside several, would stand for nothing.
@@ -202,7 +219,9 @@
 
     /* No comparison of an engine that does not run what is compared; the one before is of another question. */
     const refuse = (missing) =>
-      clear(...missing.map(([engine, slug]) => `${engine} does not run ${nameOf(slug)}. `));
+      clear(
+        ...missing.map(([engine, slug]) => `${engine} ${verb(engine, "does|do")} not run ${nameOf(slug)}. `),
+      );
 
     function clear(...sentences) {
       said.replaceChildren(...sentences, ignoredNote(ignored) || "");
@@ -378,7 +397,15 @@
           state.engines ? "" : `, ${site.engine.label}`
         }.${why(sizes)}${cached()}${beyond()}${full}`,
         ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
+        ...elsewhere(),
       );
+    }
+
+    /* The command that compares two releases which the address asks for. */
+    function elsewhere() {
+      if (!state.engines || !releases.length) return [];
+      const command = kvState.diffCommand(releases, { ...state, context: asked() });
+      return [" The command line compares them: ", make("code", {}, command)];
     }
 
     /* Bytes that one token takes in the cache of the whole model, at the chosen context. */
@@ -420,13 +447,11 @@
       const what = `requests of ${tokens(asked())} tokens${state.per ? " per GPU" : ""}`;
       const [[first, most], [next, less] = []] = all;
       if (!most) return `None serves ${what}. `;
-      if (!less) return `Only ${first} serves ${what}: ${figure(most)}. `;
+      if (!less) return `Only ${first} ${verb(first, "serves|serve")} ${what}: ${figure(most)}. `;
       if (most === less) return `${first} and ${next} serve as many ${what}: ${figure(most)}. `;
-      return `${first} ${/^\d+ ×/.test(first) ? "serve" : "serves"} the most ${what}: ${
-        figure(most)
-      }, compared with ${figure(less)} for ${next} (${
-        fixed(most / less, most / less < 1.1 ? 2 : 1)
-      } times as many). `;
+      return `${first} ${verb(first, "serves|serve")} the most ${what}: ${figure(most)}, compared with ${
+        figure(less)
+      } for ${next} (${fixed(most / less, most / less < 1.1 ? 2 : 1)} times as many). `;
     }
 
     /* Why one engine serves more than another: the bytes that differ most, or the limit of its scheduler. */
@@ -441,9 +466,9 @@
       });
       if (!least || least.answer.users === most.answer.users) return "";
       if (least.answer.limitedBy === "max_num_seqs") {
-        return ` Why: memory would hold ${count(least.answer.held)} on ${least.name}, but it runs at most ${
+        return ` Why: memory would hold ${count(least.answer.held)} on ${least.name}, but at most ${
           count(least.answer.users)
-        } at once (max_num_seqs).`;
+        } run at once (max_num_seqs).`;
       }
       const label = (name) => kvKernel.words.waterfall[name];
       const sizes = ({ told, answer }) => {
@@ -474,8 +499,8 @@
       const less = said(parts.filter(({ bytes, other }) => bytes < other));
       return ` Why: the KV pool is ${gib(least.told.pool)} GiB per GPU on ${least.name} and ${
         gib(most.told.pool)
-      } GiB on ${most.name}.${more && ` ${least.name} needs more for: ${more}.`}${
-        less && ` It needs less for: ${less}.`
+      } GiB on ${most.name}.${more && ` ${least.name} ${verb(least.name, "needs|need")} more for: ${more}.`}${
+        less && ` ${verb(least.name, "It needs|They need")} less for: ${less}.`
       }`;
     }
 
@@ -494,7 +519,7 @@
         return `${gib(deployment.pool)} GiB of KV pool on each ${gpu.short}`;
       });
       const weights = gib(able[least].deployment.resident);
-      return ` Why: weights of ${weights} GiB per GPU leave ${each.join(" and ")}.${
+      return ` Why: loaded weights of ${weights} GiB per GPU leave ${each.join(" and ")}.${
         sizes[0] > 1
           ? " The sizer gives each type of GPU its own number, so two types may cost the same there."
           : ""
@@ -529,7 +554,7 @@
     const HEADS = [
       ["GPUs", ""],
       ["Longest", "tokens"],
-      ["Weights per GPU", "GiB"],
+      ["Stored weights per GPU", "GiB"],
       ["KV cache per token", "KiB"],
       ["Memory bandwidth per GPU", "TB/s"],
       ["Speed bound", "tokens/s"],

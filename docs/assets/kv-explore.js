@@ -1051,7 +1051,7 @@
               type: "button",
               class: "kv-chip",
               onclick: (event) => copy(code.textContent, event.currentTarget),
-            }, "Copy")
+            }, `Copy ${title} query`)
             : null,
         );
       view.query = make("div", { hidden: "" }, block("DuckDB", sql), block("pandas", python));

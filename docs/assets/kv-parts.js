@@ -63,9 +63,9 @@
     );
   }
 
-  /* A command with the button that copies it. */
-  function command(text) {
-    const button = make("button", { type: "button", class: "kv-chip" }, "Copy");
+  /* A command, or another text to take away, with the button that copies it. */
+  function command(text, what = "command") {
+    const button = make("button", { type: "button", class: "kv-chip" }, `Copy ${what}`);
     button.addEventListener("click", () => copy(text, button));
     return make(
       "div",

@@ -342,23 +342,28 @@
     const field = (name) => form.elements.namedItem(name);
     const pickers = {};
     const early = kvreport.changedEarly(form);
-    let site = null, state = { ...start }, turn = 0;
+    let site = null, state = { ...start }, turn = 0, chosen = false; // whether the reader chose the number of GPUs
 
     const ready = kvreport.facts(base).then((found) => {
       site = found;
       for (const place of $$("[data-kv-picker]", form)) {
         const name = place.dataset.kvName;
-        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, tp: fewest(), [name]: id }));
+        pickers[name] = kvreport.picker(place, base, (id) => go(sized({ ...state, [name]: id })));
       }
       for (const one of $$("select, input:not([role=combobox])", form)) {
         one.addEventListener("change", () => changed(one.name));
       }
-      $("[data-kv-reset]", form).addEventListener("click", () => go({ ...start }));
+      $("[data-kv-reset]", form).addEventListener("click", () => {
+        chosen = false;
+        go({ ...start });
+      });
       form.addEventListener("submit", (event) => event.preventDefault());
     });
 
-    /* Another model takes its own number of GPUs, unless the reader chose one. */
-    const fewest = () => (state.tp === start.tp ? "fewest" : state.tp);
+    /* What a case begins with: another model or accelerator gets the fewest GPUs. */
+    const initial = ({ model, gpu }) =>
+      model === start.model && gpu === start.gpu ? start : { ...start, tp: "fewest" };
+    const sized = (next) => (chosen ? next : { ...next, tp: initial(next).tp });
 
     const READ = {
       tp: (text) => (text === "fewest" ? text : Number(text)),
@@ -375,22 +380,35 @@
         told.textContent = `“${text}” is not understood; see the example under the field.`;
         return;
       }
+      if (name === "tp") chosen = true;
       go({ ...state, [name]: read === null ? undefined : read });
     }
 
     function go(next) {
       state = next;
-      kvreport.moveTo(kvState.search(state, start));
+      kvreport.moveTo(kvState.search(state, initial(state)));
       return show([]);
     }
 
-    /* The fewest GPUs that hold one request; the most that there are where none does. */
+    /* The GPUs chosen; else the fewest that hold one request, or the most that there are where none does. */
     function sizeFor(facts) {
+      if (!field("tp")) return start.tp;
       if (state.tp !== "fewest") return state.tp;
       const gpu = site.gpus.find((one) => one.id === state.gpu);
       const { tp: _, ...asked } = state;
       const found = kvState.pick(site, facts.model, gpu, { ...asked, requests: undefined });
-      return found ? found.layout.tp : 1;
+      const size = found ? found.layout.tp : 1;
+      if (!chosen) {
+        const fits = found && kvCapacity.serves(found, Math.min(state.context, facts.model.limit));
+        told.append(
+          `You chose another model or GPU, so the page set GPUs to ${
+            fits
+              ? `the fewest that hold one request: ${size}`
+              : `${size}: no number in the list holds one request`
+          }. A number that you choose stays. `,
+        );
+      }
+      return size;
     }
 
     /* A row of an example that says the same as the reader's own row is not shown twice. */
@@ -410,11 +428,14 @@
     /* Mark what does not follow the reader's case, or take the marks away. */
     function markExamples(on) {
       for (const label of $$(".kv-example", root)) label.remove();
+      const own = $("[data-kv-tool=model]", root);
       for (const block of examples) {
         block.toggleAttribute("data-kv-of-example", on); // a table with a class has none of the theme's style
         if (!on) continue;
         const label = kvreport.make("strong", { class: "kv-example" }, "Example: ");
         if (block.matches("table")) {
+          label.textContent = "Example, not your case. For yours, see ";
+          label.append(kvreport.make("a", { href: own.getAttribute("href") }, own.textContent), ".");
           (block.closest(".md-typeset__scrollwrap, .kv-scroll") || block).before(label);
         } else block.prepend(label);
       }
@@ -429,7 +450,7 @@
       await ready;
       told.replaceChildren(ignoredNote(ignored) || "");
       fill();
-      const search = kvState.search(state, start);
+      const search = kvState.search(state, initial(state));
       $("[data-kv-reset]", form).toggleAttribute("hidden", search === "");
       if (search === "") {
         markExamples(false);
@@ -489,7 +510,7 @@
           missing = error.message;
         }
       }
-      if (field("requests")) tooMany(words, names);
+      if (field("requests") && used.words.has("fits")) tooMany(words, names, size);
       if (state.context > facts.model.limit) {
         told.append(`${facts.model.name} supports at most ${tokens(facts.model.limit)} tokens. `);
       }
@@ -497,15 +518,19 @@
       follow(facts, gpu, size);
     }
 
-    /* Say first that fewer requests fit than the reader's number. */
-    function tooMany(words, { GPU, GPUS, CONTEXT, REQUESTS, WEIGHTS }) {
+    /* Say first that fewer requests fit than the reader's number, and the replicas for all. */
+    function tooMany(words, { GPU, GPUS, CONTEXT, REQUESTS, WEIGHTS }, size) {
       try {
         const fit = words.fits({ tokens: CONTEXT, tp: GPUS, weights: WEIGHTS });
         if (fit >= REQUESTS) return;
+        const noun = form.dataset.kvCounted.split(" ").pop().toLowerCase();
+        const replicas = Math.ceil(REQUESTS / fit);
         told.append(
-          `${count(fit)} of the ${count(REQUESTS)} requests of ${
+          `${count(fit)} of the ${count(REQUESTS)} ${noun} of ${
             tokens(CONTEXT)
-          } tokens fit on ${GPU} at the default memory share. `,
+          } tokens fit on ${GPU} at the default memory share. ${
+            fit ? `All of them need ${count(replicas)} such replicas (${count(replicas * size)} GPUs). ` : ""
+          }`,
         );
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
@@ -541,14 +566,14 @@
         if (target) {
           link.setAttribute("href", new URL(`../../${target[0]}`, base).pathname + target[1]);
           link.textContent = target[2] || text;
-        } else link.setAttribute("href", href + kvState.search(state));
+        } else link.setAttribute("href", href + kvState.search(chosen ? state : { ...state, tp: undefined }));
       }
     }
 
     function fill() {
-      field("tp").value = String(state.tp || "fewest");
-      field("weights").value = state.weights || field("weights").options[0].value;
-      kvreport.put(field("context"), tokens(state.context));
+      if (field("tp")) field("tp").value = String(state.tp || "fewest");
+      if (field("weights")) field("weights").value = state.weights || field("weights").options[0].value;
+      if (field("context")) kvreport.put(field("context"), tokens(state.context));
       if (field("requests")) kvreport.put(field("requests"), String(state.requests || 1));
       const model = site.models.find(([slug]) => slug === state.model);
       const gpu = site.gpus.find((one) => one.id === state.gpu);
@@ -572,9 +597,10 @@
           ignored.push(`${kvState.keyOf(name)}=${asked[name] === true ? 1 : asked[name]}`);
         }
       }
-      const fresh = (asked.model && asked.model !== start.model) || (asked.gpu && asked.gpu !== start.gpu);
-      state = { ...start, ...(fresh ? { tp: "fewest" } : {}) };
+      state = { ...start };
       for (const name of FIELDS) if (asked[name] !== undefined) state[name] = asked[name];
+      chosen = asked.tp !== undefined;
+      state = sized(state);
       if (touched.length) touched.forEach(changed);
       else await show(ignored);
     }

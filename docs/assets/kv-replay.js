@@ -17,6 +17,7 @@
     writeState,
     ignoredNote,
     grid,
+    fixed,
     picker,
     names,
   } = kvreport;
@@ -206,10 +207,10 @@
       await kvreport.pause();
       const found = await kvreport.inSlices(steps, () => mine === turn);
       if (!found || mine !== turn) return;
-      const { open, running, waiting } = found;
+      const { open, running, waiting } = found, unit = timeUnit(found.seconds);
       box.kvFlight = found;
       told(
-        `Peak: ${plural(open[0], "request|requests")} in flight at minute ${minute(open[1])}${
+        `Peak: ${plural(open[0], "request|requests")} in flight after ${lasting(open[1], unit)}${
           waiting[0]
             ? `. At most ${plural(running[0], "request runs|requests run")} at once, and ${
               plural(waiting[0], "waits|wait")
@@ -221,7 +222,7 @@
         ["In flight (running or waiting)", open],
         ["Running", running],
         ["Waiting", waiting],
-      ].map(([name, [most, when]]) => [name, count(most), most ? minute(when) : "–"]);
+      ].map(([name, [most, when]]) => [name, count(most), most ? unit.of(when) : "–"]);
       $(".kv-flight", box)?.replaceChildren(
         make("h2", {}, "Requests in flight"),
         make(
@@ -229,17 +230,24 @@
           {},
           `One replica with vLLM’s scheduler, steps at ${
             Math.round(kvKernel.DEFAULT_EFFICIENCY * 100)
-          }% of the roofline: the last request ends at minute ${minute(found.seconds)}, after ${
+          }% of the roofline: the last request ends after ${lasting(found.seconds, unit)}, with ${
             plural(found.preemptions, "preemption|preemptions")
           }.`,
         ),
-        course(found),
-        grid("Peak of requests", ["Requests", "Peak", "At minute"], rows),
+        course(found, unit),
+        grid("Peak of requests", ["Requests", "Peak", `After (${unit.name})`], rows),
       );
       box.dataset.kvFlown = "done";
     }
 
-    const minute = (seconds) => (seconds / 60).toFixed(1);
+    /* The unit in which a length of time is a readable number: its name, its seconds, and a time as a number of it. */
+    function timeUnit(whole) {
+      const units = [{ name: "minutes", seconds: 60 }, { name: "seconds", seconds: 1 }];
+      const { name, seconds } = units.find((one) => whole >= 2 * one.seconds) ||
+        { name: "milliseconds", seconds: 0.001 };
+      return { name, seconds, of: (time) => (time / seconds).toFixed(1) };
+    }
+    const lasting = (time, unit) => `${unit.of(time)} ${unit.name}`;
     function told(text) {
       $(".kv-peak", box)?.replaceChildren(text);
     }
@@ -399,14 +407,13 @@
     }
 
     function summary() {
+      const lasts = trace.time[trace.time.length - 1] - trace.time[0];
       const few = trace.prompt.length < FEW ? `, nearest of ${trace.prompt.length} rows` : "";
       const rows = [
         ["Requests", count(trace.prompt.length)],
         [
-          "Duration (minutes)",
-          trace.arrivals === "at_once"
-            ? "no arrival times found"
-            : ((trace.time[trace.time.length - 1] - trace.time[0]) / 60).toFixed(1),
+          "Duration",
+          trace.arrivals === "at_once" ? "no arrival times found" : lasting(lasts, timeUnit(lasts)),
         ],
         [
           `Prompt tokens, median and 95th percentile${few}`,
@@ -530,29 +537,40 @@
     }
 
     /* Requests over time: those that run, and those that wait besides. */
-    function course({ samples, open, seconds }) {
-      const end = Math.max(seconds, 1) / 60, most = Math.max(open[0], 1);
+    function course({ samples, open, seconds }, unit) {
+      const of = (time) => time / unit.seconds, end = of(seconds) || 1, most = Math.max(open[0], 1);
       const { left, right, base, y, tick, title, figure } = plane(240, 60, 24, most);
       const x = (value) => left + (value / end) * (right - left);
-      const line = (of, colour, dash) =>
-        curve(samples.map((one) => `${x(one[0] / 60).toFixed(1)},${y(of(one)).toFixed(1)}`), colour, dash);
+      const line = (number, colour, dash) =>
+        curve(
+          samples.map((one) => `${x(of(one[0])).toFixed(1)},${y(number(one)).toFixed(1)}`),
+          colour,
+          dash,
+        );
       const parts = [...new Set([0, Math.round(most / 2), most])].flatMap((value) =>
         tick(value, count(value))
       );
-      for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-        const minutes = end < 8 ? (share * end).toFixed(1) : count(Math.round(share * end));
-        parts.push(text(minutes, [x(share * end), base + 18], share === 1 ? "end" : "middle"));
+      const power = 10 ** Math.floor(Math.log10(end / 4));
+      const step = power * [1, 2, 5, 10].find((one) => one * power >= end / 5), digits = step < 1 ? 1 : 0;
+      for (let n = 0; n * step <= end; n += 1) {
+        parts.push(
+          text(
+            fixed(n * step, digits),
+            [x(n * step), base + 18],
+            x(n * step) > right - 20 ? "end" : "middle",
+          ),
+        );
       }
-      const place = x(open[1] / 60), late = place > (left + right) / 2;
+      const place = x(of(open[1])), late = place > (left + right) / 2;
       parts.push(
-        title("Time (minutes)"),
+        title(`Time (${unit.name})`),
         line((one) => one[1] + one[2], "var(--kv-l2)", "7 3"),
         line((one) => one[1], "var(--kv-l1)", "1 0"),
         draw("circle", { cx: place, cy: y(open[0]), r: 4, fill: "var(--kv-l2)" }),
         text(`Peak ${count(open[0])}`, [place + (late ? -8 : 8), y(open[0]) - 8], late ? "end" : "start"),
       );
       return figure(
-        `Requests over time: at most ${count(open[0])} in flight, at minute ${minute(open[1])}`,
+        `Requests over time: at most ${count(open[0])} in flight, after ${lasting(open[1], unit)}`,
         parts,
         "Solid: running. Dashed: running and waiting.",
       );

@@ -209,7 +209,7 @@
       if (serve) {
         made.push(
           make("p", { class: "kv-note" }, "This command starts the server:"),
-          kvreport.command(serve),
+          kvreport.command(serve, "start command"),
         );
         for (const note of kvCapacity.commandNotes(site, deployment)) {
           made.push(make("p", { class: "kv-note" }, note));
@@ -223,7 +223,7 @@
         { class: "kv-note" },
         "This command computes the same estimate on your machine. Add --format json for JSON, or --require N to fail in CI if fewer than N requests fit.",
       ),
-      kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment)),
+      kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment), "estimate command"),
     );
     return made;
   }

@@ -193,9 +193,9 @@
     const text = `kvreport, ${model.name} on ${names.devices}, data release ${site.release}. ${address}`;
     return [
       make("p", { class: "kv-note" }, "Link to this answer:"),
-      command(address),
+      command(address, "link"),
       make("p", { class: "kv-note" }, "Cite as:"),
-      command(text),
+      command(text, "citation"),
     ];
   }
 

@@ -383,14 +383,16 @@
         sideBySide(best, work),
         elsewhere(answer, best),
         make("h2", {}, "Start it"),
-        ...["vllm", "sglang"].filter((server) => commands[server]).map((server) => command(commands[server])),
+        ...["vllm", "sglang"].filter((server) => commands[server]).map((server) =>
+          command(commands[server], `${server === "vllm" ? "vLLM" : "SGLang"} command`)
+        ),
         ...kvCapacity.commandNotes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
         make("h2", {}, "Alternatives"),
         ranked(listed, answer),
         make("h2", {}, "Why this layout"),
         layouts(answer, best),
         make("p", { class: "kv-note" }, whatIsTried({ ...answer, gpu: answer.alone ? best.gpu : null })),
-        command(answer.same),
+        command(answer.same, "kvreport command"),
         ...(work.prompt && !best.gpu.devices
           ? [
             make("p", { class: "kv-note" }, "The same workload with prefill and decode on separate GPUs:"),

@@ -411,6 +411,17 @@
     return said.map(quote).join(" ");
   }
 
+  /* The command that compares two engine releases for the model, accelerator, layout and context of a state. */
+  function diffCommand([before, after], { model, gpu, tp, context }) {
+    const flags = words.flags;
+    const said = ["kvreport", "diff", before, after];
+    if (model) said.push("--model", model.replace("--", "/"));
+    if (gpu && !gpu.includes("+")) said.push("--gpu", gpu);
+    if (tp > 1) said.push(flags.tensor_parallel, String(tp));
+    if (context) said.push(flags.context_tokens, String(context));
+    return said.map(quote).join(" ");
+  }
+
   root.kvState = {
     read,
     search,
@@ -435,6 +446,7 @@
     answerCommand,
     estimateCommand,
     serveCommand,
+    diffCommand,
     sizerAddress,
     quote,
   };

@@ -59,6 +59,9 @@
 
   const plural = (n, forms) => `${count(n)} ${form(n, forms)}`;
 
+  /* The verb of a name that may stand for several: "2 × H100", "vLLM 0.24 and 0.25". */
+  const verb = (name, forms) => forms.split("|")[/^\d+ ×| (and|to) \d/.test(name) ? 1 : 0];
+
   function tokens(n) {
     if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n / (1 << 20)}M`;
     if (n >= 1024 && n % 1024 === 0) return `${n / 1024}K`;
@@ -952,6 +955,7 @@
     gib,
     missing,
     plural,
+    verb,
     tokens,
     roughTokens,
     parametersText,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from kvreport import units
-from kvreport.book.reader_case import Reader, start_json
+from kvreport.book.reader_case import NAMES, Reader, start_json
 from kvreport.catalog.load import RELEASED
 from kvreport.site.kit.page import link
 from kvreport.site.kit.templating import render
@@ -45,7 +45,9 @@ def _form(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
         "contexts": tuple(map(units.human_tokens, USUAL_CONTEXTS)),
         "weights": formats,
         "form": reader.weights or RELEASED,
-        "requests": reader.requests if "REQUESTS" in html else None,
+        "requests": reader.requests,
+        "counted": reader.counted,
+        "used": [name for name in NAMES if name in html],
     }
     return str(render("_reader.html", uri, names))
 

@@ -29,7 +29,7 @@ NAMES: Final = ("MODEL", "GPU", "GPUS", "CONTEXT", "REQUESTS", "WEIGHTS")
 """What expressions call the reader's case."""
 
 _LINE: Final = re.compile(r"\A---\n(?:(?!---$).*\n)*?(reader: .+)\n", re.MULTILINE)
-_FIELDS: Final = frozenset({"model", "gpu", "gpus", "context", "requests", "weights"})
+_FIELDS: Final = frozenset({"model", "gpu", "gpus", "context", "requests", "weights", "counted"})
 _AS_RELEASED: Final = "as released"
 
 
@@ -43,6 +43,7 @@ class Reader:
     context: int
     requests: int
     weights: str | None
+    counted: str  # What the field of requests is called.
     names: Mapping[str, str]  # How a page says each of :data:`NAMES`.
 
     @property
@@ -82,7 +83,8 @@ def of_front_matter(meta: Mapping[str, Any], catalog: Catalog) -> Reader | None:
         "REQUESTS": f"{requests:,}",
         "WEIGHTS": form.label if form else _AS_RELEASED,
     }
-    return Reader(model.id, gpu.id, gpus, context, requests, form.name if form else None, names)
+    counted = told.get("counted", "Concurrent requests")
+    return Reader(model.id, gpu.id, gpus, context, requests, form.name if form else None, counted, names)
 
 
 def of_text(text: str, catalog: Catalog) -> Reader | None:

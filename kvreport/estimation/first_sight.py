@@ -151,8 +151,9 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
     return (
         found
         and (
-            f"Expected error in the {_PREDICTED[found.quantity]}: within ±{_percent(found.median)} for half of server starts, "
-            f"and within ±{_percent(found.p90)} for nine in ten."
+            f"Expected error in the {_PREDICTED[found.quantity]}, in logs of all GPUs and models: within ±{_percent(found.median)} "
+            f"for half of server starts, and within ±{_percent(found.p90)} for nine in ten. "
+            "The error band of one answer is in GiB, which is a larger share of a small pool."
         )
     ) or ""
 

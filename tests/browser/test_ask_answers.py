@@ -47,7 +47,10 @@ def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gp
     assert f"{answer.budget.kv_pool_bytes / 2**30:.2f} GiB per GPU" in said
     # The number of the headline stands next to its range.
     error = f"{answer.budget.uncertainty_bytes / 2**30:.2f}"
-    found = re.search(rf"error band of the pool \(±{error} GiB\), ([\d,]+) to ([\d,]+) requests fit\.", said)
+    found = re.search(
+        rf"error band of the pool \(±{error} GiB for this GPU and these settings\), ([\d,]+) to ([\d,]+) requests fit\.",
+        said,
+    )
     pool, off = answer.budget.kv_pool_bytes, answer.budget.uncertainty_bytes
     ends = {end // answer.kv_bytes_per_request_per_gpu for end in (pool - off, pool + off)}
     assert bool(found) == (len(ends) > 1), said
@@ -277,3 +280,66 @@ def test_layouts_of_as_many_gpus_are_ranked_by_their_requests(page, address):
     data = estimate(model, **asked, data_parallel=8, expert_parallel=True).max_concurrent_requests
     assert {("TP 8", f"{tensor:,}"), ("DP 8 attention + expert parallel", f"{data:,}")} <= set(ranked)
     assert f"serves {number[0]:,} concurrent" in page.inner_text("[data-kv-slot=headline]")
+
+
+def test_a_layout_that_serves_nothing_says_why_and_what_others_serve(page, address):
+    """A question for DP 16 with expert parallelism got a shortage without its parts, and TP 16 with it no number."""
+    page.goto(address)
+    ask(page, "deepseek v3 h100 dp16 ep")
+    until(page, "document.querySelector('[data-kv-remark]')?.textContent.includes('by layout')")
+    said = page.inner_text("[data-kv-remark]")
+    assert re.search(
+        r"loaded weights take [\d.]+ GiB, and activations, libraries and graphs take [\d.]+ GiB", said
+    )
+    assert re.search(r"on 16 × H100, by layout: .*PP 2 \+ TP 8: \d", said)
+    ask(page, "deepseek v3 16x h100 tp16 ep")
+    until(page, "location.search.includes('tp=16')")
+    until(page, "document.querySelector('[data-kv-remark]')?.textContent.includes('by layout')")
+
+
+def test_the_smallest_gpu_keeps_the_format_and_the_context(page, address):
+    page.goto(address)
+    ask(page, "smallest GPU for llama 3.1 8b in FP8 at 32K")
+    until(page, "location.search.startsWith('?ask=')")
+    said = page.inner_text("[data-kv-slot=headline]")
+    served = (
+        "The single GPUs with the least memory that serve 1 request of 32K tokens of Llama 3.1 8B with vLLM"
+    )
+    assert said.startswith(served)
+    assert "RTX 4090 (23.52 GiB usable), H100" in said
+    links = page.eval_on_selector_all("[data-kv-slot=conditions] a", "(all) => all.map((one) => one.href)")
+    assert all("weights=fp8" in one and re.search("context=(32768|32K)", one) for one in links), links
+
+
+def test_a_pasted_deployment_file_goes_to_the_page_that_checks_it(page, address):
+    """A field of one line drops the line breaks: what was pasted went nowhere, and the search was offered."""
+    text = (
+        "services:\n  vllm:\n    image: vllm/vllm-openai:v0.33.0\n    command: --model openai/gpt-oss-20b\n"
+    )
+    page.goto(address)
+    ask(page, "llama 3.1 8b")  # its script is there
+    page.evaluate(
+        """(text) => {
+            const field = document.querySelector("#kv-asked"), data = new DataTransfer();
+            data.setData("text", text);
+            field.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data }));
+            field.value = text.replaceAll("\\n", " ");
+        }""",
+        text,
+    )
+    page.press("#kv-asked", "Enter")
+    until(page, "location.search.startsWith('?ask=')")
+    assert "openai" not in page.url  # a file may hold secrets
+    page.click("[data-kv-slot=conditions] a")
+    page.wait_for_url("**/log/**")
+    until(page, "document.querySelector('.kv-log [name=log]').value.includes('image:')")
+    assert page.input_value(".kv-log [name=log]") == text
+
+
+def test_buttons_that_copy_say_what(page, address):
+    page.goto(f"{address}?model={LLAMA.replace('/', '--')}&gpu=h100-sxm-80gb&tp=1&context=8192")
+    page.wait_for_selector("[data-kv-shown^='?model=']")
+    page.wait_for_selector("[data-kv-slot=cite] .kv-command button", state="attached")
+    names = page.locator(".kv-command button").all_text_contents()
+    assert len(names) == len(set(names)) == 4
+    assert set(names) == {"Copy start command", "Copy estimate command", "Copy link", "Copy citation"}

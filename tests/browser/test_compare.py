@@ -260,6 +260,30 @@ def test_the_causes_that_are_named_add_up_to_the_difference(visit: Visit) -> Non
     said = page.locator(".kv-said").inner_text()
     pools = re.findall(r"([\d.]+) GiB (?:per GPU )?on ", said)
     causes = re.findall(r"([\d.]+) in place of ([\d.]+) GiB", said)
-    assert "It needs less for: CUDA graphs" in said
+    assert "They need less for: CUDA graphs" in said
     difference = float(pools[1]) - float(pools[0])
     assert sum(float(more) - float(less) for more, less in causes) == pytest.approx(difference, abs=0.03)
+
+
+def test_a_release_without_numbers_here_has_its_command(visit: Visit) -> None:
+    page = visit.go(
+        "compare/?engines=vllm@0.20,vllm@0.33&gpu=h100-sxm-80gb&model=meta-llama--Llama-3.1-8B-Instruct"
+    )
+    rows(visit)
+    said = page.locator(".kv-said").inner_text()
+    wanted = "kvreport diff vllm@0.20 vllm@0.33 --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm-80gb --context 8192"
+    assert wanted in said
+
+
+def test_names_of_several_have_a_plural_verb(visit: Visit) -> None:
+    """ "vLLM 0.24 and 0.25 serves the most", "Only 2 × RTX 4090 serves"."""
+    page = visit.go("compare/?engines=vllm,vllm-0.11&gpu=h100-sxm-80gb")
+    rows(visit)
+    said = page.locator(".kv-said").inner_text()
+    assert "vLLM 0.11 to 0.16 need more for" in said
+    assert not re.search(r"(and|to) 0\.\d+ (serves|needs|runs)", said)
+    visit.go(
+        "compare/?gpus=rtx-4090&gpus=h100-sxm-80gb&model=meta-llama--Llama-3.1-70B-Instruct&tp=2&context=16K"
+    )
+    rows(visit)
+    assert not re.search(r"\d × [\w ]+ (serves|needs)", page.locator(".kv-said").inner_text())

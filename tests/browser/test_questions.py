@@ -219,4 +219,59 @@ def test_more_requests_than_fit_are_said_first(browser, address):
     fit = estimate("llama-3.1-8b", gpu="H100", context_tokens=8192).max_concurrent_requests
     said = f"{fit} of the 200 requests of 8K tokens fit on one H100 at the default memory share."
     assert said in page.inner_text("[data-kv-told]")
+    replicas = -(-200 // fit)
+    assert f"All of them need {replicas} such replicas ({replicas} GPUs)." in page.inner_text(
+        "[data-kv-told]"
+    )
+    visit.context.close()
+
+
+def test_the_number_of_gpus_that_a_reader_chose_stays(browser, address):
+    """Another model or accelerator set it to the fewest that fit, in silence."""
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/")
+    shown(page)
+
+    def choose(name, text, found):
+        page.fill(f"#kv-{name}", text)
+        page.wait_for_selector("[role=option]")
+        page.press(f"#kv-{name}", "Enter")
+        page.wait_for_function(f"location.search.includes('{found}')")
+        shown(page)
+
+    choose("gpu", "B200", "b200")
+    assert page.locator("#kv-tp").input_value() == "fewest"
+    changed = "the page set GPUs to the fewest that hold one request: 1. A number that you choose stays."
+    assert changed in page.inner_text("[data-kv-told]")
+    page.select_option("#kv-tp", "1")  # the number that the page began with
+    page.wait_for_function("location.search.includes('tp=1')")
+    choose("model", "Llama 3.1 70B", "70B")
+    assert page.locator("#kv-tp").input_value() == "1"
+    assert "set GPUs" not in page.inner_text("[data-kv-told]")
+    page.reload()
+    shown(page)
+    assert page.locator("#kv-tp").input_value() == "1"
+    choose("gpu", "H100", "tp=1")
+    assert "70B on one H100" in page.locator("article").inner_text()
+    page.locator("[data-kv-reset]").click()
+    shown(page)
+    assert visit.query() == {}
+    assert visit.faults == []
+    visit.context.close()
+
+
+def test_a_question_has_fields_for_what_it_follows_alone(browser, address):
+    """Pages on llama.cpp had a number of GPUs that changed no number."""
+    visit = Visit(browser, address)
+    page = visit.go("questions/second/?gpu=b200-sxm-180gb")
+    shown(page)
+    names = page.eval_on_selector_all(
+        "[data-kv-reader] .kv-entry label", "(all) => all.map((one) => one.htmlFor)"
+    )
+    assert names == ["kv-model", "kv-gpu"]
+    page = visit.go("questions/first/")
+    shown(page)
+    assert page.locator("label[for=kv-requests]").inner_text() == "Concurrent requests"
+    assert page.locator("#kv-tp").count() == 1
+    assert visit.faults == []
     visit.context.close()

@@ -118,7 +118,7 @@ def test_the_peak_of_requests_in_flight_is_the_replay_s(page, address):
     assert theirs["waiting"][0] == pytest.approx(ours["peak_waiting"], rel=0.02)
     assert theirs["seconds"] == pytest.approx(ours["seconds"], rel=0.02)
     most, when = theirs["open"]
-    assert f"Peak: {most} requests in flight at minute {when / 60:.1f}" in page.inner_text(f"{BOX} .kv-peak")
+    assert f"Peak: {most} requests in flight after {when:.1f} seconds" in page.inner_text(f"{BOX} .kv-peak")
     row = page.locator(f"{BOX} .kv-flight tr", has_text="Running").first.inner_text()
     assert str(theirs["running"][0]) in row
     assert page.locator(f"{BOX} .kv-flight svg circle").count() == 1
@@ -132,7 +132,7 @@ def test_the_empty_page_says_what_to_do_and_shows_an_example(page, address):
     assert "hit rate of" in text
     page.click(f"{BOX} a[href^='?trace=']")
     page.wait_for_selector(f"{BOX}[data-kv-flown=done]")
-    assert "requests in flight at minute" in page.inner_text(BOX)
+    assert "requests in flight after" in page.inner_text(BOX)
 
 
 def test_lengths_without_prefixes_are_counted(page, address):
@@ -161,3 +161,25 @@ def test_what_is_no_trace_is_said(page, address, body):
     page.wait_for_selector(f"{BOX}[data-kv-state=refused]")
     assert page.inner_text(BOX)
     assert page.locator(f"{BOX} svg").count() == 0
+
+
+def test_the_axis_of_a_short_trace_has_a_unit_that_fits(page, address):
+    """Twelve requests within three seconds had ticks at 0.0, 0.0 and 0.1 minutes."""
+    rows = "".join(f"{at / 4},900,20\n" for at in range(12))
+    page.goto(f"{address}traffic/?model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1")
+    page.set_input_files(
+        "[data-kv-traffic] [name=file]",
+        {
+            "name": "short.csv",
+            "mimeType": "text/csv",
+            "buffer": f"timestamp,prompt_tokens,output_tokens\n{rows}".encode(),
+        },
+    )
+    page.wait_for_selector(f"{BOX}[data-kv-flown=done]")
+    texts = page.locator(f"{BOX} .kv-flight svg text").all_text_contents()
+    assert "Time (seconds)" in texts
+    across = texts[texts.index("0", 1) : texts.index("Time (seconds)")]  # after those of requests
+    assert len(across) == len(set(across)) >= 3, texts
+    assert "After (seconds)" in page.inner_text(f"{BOX} .kv-flight")
+    duration = page.locator(f"{BOX} tr", has_text="Duration").locator("td").last.inner_text()
+    assert duration == "2.8 seconds"

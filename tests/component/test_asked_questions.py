@@ -238,6 +238,7 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
                 "compare",
                 "sizer",
                 "learn",
+                "log",
                 "data",
                 "evidence",
                 "questions",

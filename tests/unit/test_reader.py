@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kvreport import estimate
+from kvreport.adapters import questions
 from kvreport.book import prose, reader_case
 from kvreport.book.quantities import Quantities
 from kvreport.errors import InputError
@@ -31,8 +32,19 @@ def test_a_page_names_its_case_in_front_matter(catalog):
 
 
 def test_an_unknown_field_is_refused(catalog):
-    with pytest.raises(InputError, match="found users; allowed: context, gpu"):
+    with pytest.raises(InputError, match="found users; allowed: context, counted, gpu"):
         reader_case.of_front_matter({"reader": {"model": "llama-3.1-8b", "gpu": "H100", "users": 2}}, catalog)
+
+
+def test_a_page_says_what_its_field_of_requests_is_called(catalog):
+    text = TEXT.replace("context: 32K", "requests: 20, counted: Agents")
+    case, page = reader_case.of_text(text, catalog), "<h1>Q</h1><p>A.</p>{}"
+    form = questions.with_case(page.format("REQUESTS"), "questions/q/", case, catalog)
+    assert '<label for="kv-requests">Agents</label>' in form
+    # What no expression follows has no field.
+    assert "kv-requests" not in questions.with_case(page.format(""), "questions/q/", case, catalog)
+    usual = reader_case.of_text(TEXT, catalog)
+    assert "Concurrent requests</label>" in questions.with_case(page.format("REQUESTS"), "q/", usual, catalog)
 
 
 def test_values_follow_the_case_and_carry_their_expression(catalog):

@@ -107,7 +107,7 @@ def weights_table(site: SiteData, model: Model) -> Table:
         rows.append(Row(Cell(label), tuple(cells), anchor=f"weights-{name}"))
     return (
         Table(
-            caption="Weights per GPU (GiB), by storage format and number of GPUs",
+            caption="Stored weights per GPU (GiB), by storage format and number of GPUs",
             head=Column("Weight format", numeric=False),
             columns=tuple(Column(f"{size} GPUs" if size > 1 else "1 GPU", "GiB") for size in sizes),
             rows=tuple(rows),
