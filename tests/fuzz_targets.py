@@ -19,7 +19,8 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -57,10 +58,15 @@ from kvreport.architectures.reader import read_config_report
 from kvreport.architectures.registry import find_architecture, known_classes
 from kvreport.architectures.safetensors import read_witness
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.claim import ClaimsFile
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
+from kvreport.catalog.observation import ObservationsFile
+from kvreport.catalog.peer import PeersFile
+from kvreport.catalog.planner_check import PlannerCheck
+from kvreport.catalog.release import RulesFile
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.cli import main, parser
 from kvreport.dataset import grid
@@ -71,6 +77,7 @@ from kvreport.estimation.opening import open_folder, open_name
 from kvreport.publish.browser import script
 from kvreport.resources import data_dir
 from kvreport.startup_log import FACTS, diagnose, patterns, read_log
+from kvreport.startup_log.lines import lines as laid_out
 from kvreport.startup_log.reading import LARGEST, MAX_LINE
 from kvreport.traffic.readers import read_lines, read_trace
 from kvreport.traffic.trace import Trace
@@ -85,6 +92,8 @@ REFUSED: Final[Outcome] = ("refused", 1)
 DATA: Final = data_dir()
 SENTENCE: Final = 2000
 """Characters that a refusal may have."""
+SECONDS: Final = 2.0
+"""Processor time that a file may take, however it is written."""
 FEW: Final = 1 << 40
 """No machine holds so many requests: as many would say that a request costs nothing."""
 
@@ -110,11 +119,21 @@ def gpu_ids() -> list[str]:
 
 def one_sentence(error: InputError, where: str = "") -> Outcome:
     """Hold a refusal to one readable line a fault, which names the file where there is one."""
-    for line in str(error).splitlines() if isinstance(error, CatalogError) else [str(error)]:
+    faults = error.faults if isinstance(error, CatalogError) else ()
+    assert all(str(one).startswith(where) and one.found and one.allowed for one in faults), error
+    for line in map(str, faults or [error]):
         assert line.isprintable(), ascii(line)
         assert 10 <= len(line) <= SENTENCE, len(line)
         assert where in line, line
     return REFUSED
+
+
+@contextlib.contextmanager
+def soon() -> Iterator[None]:
+    """Hold what is done to :data:`SECONDS`."""
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < SECONDS
 
 
 def finite(found: Any, name: str = "") -> None:
@@ -207,9 +226,20 @@ def complete() -> list[str]:
     return found
 
 
+OPTIONAL: Final = (
+    "dtype", "head_dim", "hf_quant_config", "layer_types", "num_experts", "quantization_config", "rope_scaling",
+    "sliding_window", "text_config", "tie_word_embeddings", "vision_config",
+)  # fmt: skip
+"""Keys that many classes read and few configs state."""
+NESTED: Final = ("quant_method", "rope_type", "factor", "bits", "config_groups", "ignore", "hidden_size")
+
+
 def config_mutation(draw: Draw) -> Outcome:
-    """A config in which things are missing, doubled, moved or something else: a model, or one sentence."""
+    """A config in which things are missing, added, doubled, moved or something else: a model, or one sentence."""
     config = mutants.tree(draw, mutants.fresh(draw.choice(configs())), skip=("architectures",))
+    if draw.random() < 0.4:
+        odd = {name: draw.choice(mutants.ODD) for name in draw.sample(NESTED, 2)}
+        config[draw.choice(OPTIONAL)] = draw.choice((odd, draw.choice(mutants.ODD)))
     if draw.random() < 0.1:
         config = {"architectures": config.pop("architectures", None), "text_config": config}
     try:
@@ -295,7 +325,19 @@ OTHERS: Final[dict[str, type[Any]]] = {
     "engines/sglang.yaml": Engine,
     "formats.yaml": Formats,
     "grid.yaml": Grid,
+    "engines/vllm/rules.yaml": RulesFile,
+    "claims/source-1.yaml": ClaimsFile,
+    "observations/sglang-8.yaml": ObservationsFile,
+    "peers.yaml": PeersFile,
+    "planner_check.yaml": PlannerCheck,
 }
+
+
+def short(data: Any) -> Any:
+    """Leave the first few of a long list: a fault in the hundredth is the same fault."""
+    if isinstance(data, dict):
+        return {key: short(value) for key, value in data.items()}
+    return [short(value) for value in data[:12]] if isinstance(data, list) else data
 
 
 @cache
@@ -303,7 +345,7 @@ def records() -> list[tuple[str, type[Any], str]]:
     """Records as JSON: every fifth model, and what else a catalog holds."""
     names = [f"models/{path.name}" for path in sorted((DATA / "models").glob("*.yaml"))[::5]]
     kinds: dict[str, type[Any]] = {**dict.fromkeys(names, Model), **OTHERS}
-    return [(name, kind, json.dumps(stated_record(name))) for name, kind in kinds.items()]
+    return [(name, kind, json.dumps(short(stated_record(name)))) for name, kind in kinds.items()]
 
 
 def record_mutation(draw: Draw) -> Outcome:
@@ -311,8 +353,11 @@ def record_mutation(draw: Draw) -> Outcome:
     others = draw.random() < 0.3
     name, kind, text = draw.choice(records()[-len(OTHERS) :] if others else records()[: -len(OTHERS)])
     data = mutants.tree(draw, mutants.fresh(text), skip=("sources",))
+    if draw.random() < 0.1:
+        data = draw.choice(mutants.ODD)
     try:
-        record = validate(kind, data, name)
+        with soon():
+            record = validate(kind, data, name)
     except CatalogError as error:
         return one_sentence(error, name)
     ranks, context = draw.choice((1, 2, 3, 8)), draw.choice((1, 4096, 131_072, 1 << 20))
@@ -326,17 +371,26 @@ def record_mutation(draw: Draw) -> Outcome:
     return ANSWERED
 
 
+YAML_SIGNS: Final = (*"-?:,[]{}#&*!|>'\"%@` \n\t", "a", "1", "? ", "- ", ": ", "<<", "---\n")
+
+
 def record_text(draw: Draw) -> Outcome:
-    """The text of a record with other signs in it: a document, or one line that names the file."""
+    """The text of a record with other signs or bytes in it, or signs alone: a document, or one line that names the file."""
     name, kind, stated = draw.choice(records())
     path = DATA / name
-    text = mutants.text(
-        draw, path.read_text(encoding="utf-8") if path.is_file() else yaml.safe_dump(json.loads(stated))
-    )
+    text = path.read_text(encoding="utf-8") if path.is_file() else yaml.safe_dump(json.loads(stated))
+    match draw.randrange(4):
+        case 0:
+            content = mutants.octets(draw, text.encode())
+        case 1:
+            content = "".join(draw.choices(YAML_SIGNS, k=draw.randrange(60))).encode()
+        case _:
+            content = mutants.text(draw, text).encode(errors="surrogatepass")
     path = scratch() / "record.yaml"
-    path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+    path.write_bytes(content)
     try:
-        record = validate(kind, read_yaml(path, "record.yaml"), "record.yaml")
+        with soon():
+            record = validate(kind, read_yaml(path, "record.yaml"), "record.yaml")
     except CatalogError as error:
         return one_sentence(error, "record.yaml")
     if isinstance(record, Model):
@@ -524,8 +578,10 @@ def compare_cell(draw: Draw, cube: Cube) -> int:
 # --- logs --------------------------------------------------------------------------------------------
 
 
-def log_lines(draw: Draw) -> list[str]:
-    """Real lines of start-up logs, some of them damaged."""
+def log_text(draw: Draw) -> str:
+    """Real lines of start-up logs, some of them damaged, or bytes of any kind."""
+    if draw.random() < 0.3:
+        return draw.randbytes(draw.randrange(2000)).decode(draw.choice(("utf-8", "utf-16")), "replace")
     found = []
     for _ in range(draw.randrange(1, 7)):
         line = draw.choice(LINES)
@@ -546,7 +602,7 @@ def log_lines(draw: Draw) -> list[str]:
             else:
                 line += draw.choice(LINES)
         found.append(line)
-    return found
+    return draw.choice(("\n", "\n", "\r", "")).join(found)
 
 
 PATTERN_NAMES: Final = {pattern.name for pattern in patterns()}
@@ -560,21 +616,22 @@ def check_reading(reading: Any) -> None:
     for line in reading.recognised:
         assert line.pattern in PATTERN_NAMES
         assert len(line.text) <= MAX_LINE
+        assert "{" not in line.says or "{" in line.text, line
 
 
 def log_mutation(draw: Draw) -> Outcome:
-    """A damaged log: facts or one sentence, and the same whatever ends its lines."""
-    lines = log_lines(draw)
+    """A damaged log, or bytes of any kind: facts or one sentence, and the same whatever ends a log's lines."""
+    text = log_text(draw)
     try:
-        reading = read_log("\n".join(lines))
+        reading = read_log(text)
     except InputError as error:
         return one_sentence(error)
     check_reading(reading)
-    if not any(sign in line for line in lines for sign in "\r\n\x85\u2028\x1c\x0b\x0c"):
-        again = read_log("\r\n".join(lines))
+    if not any(sign in text for sign in "\r\x85\u2028\x1c\x0b\x0c"):
+        again = read_log(text.replace("\n", "\r\n"))
         assert again.facts == reading.facts
-    if draw.random() < 0.05:
-        diagnosed(draw, "\n".join(lines))
+    if draw.random() < 0.4:
+        diagnosed(draw, text)
     return ANSWERED
 
 
@@ -592,6 +649,7 @@ def diagnosed(draw: Draw, text: str) -> None:
         one_sentence(error)
         return
     json.dumps(found.to_dict(), allow_nan=False)
+    assert found.to_dict()["headline"] == found.headline == laid_out(found)[0]
     assert found.concurrency is None or isfinite(found.concurrency)
 
 
@@ -1440,24 +1498,24 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
 }
 
 SHARES: Final = {
-    "config mutation": 50,
+    "config mutation": 150,
     "core dimension": 8,
     "config relation": 5,
-    "record mutation": 25,
-    "record text": 5,
+    "record mutation": 75,
+    "record text": 20,
     "estimate relation": 130,
     "matrix cells": 2,
-    "log mutation": 60,
+    "log mutation": 120,
     "printed log": 50,
     "GGUF header": 10,
     "safetensors header": 10,
     "command line": 22,
     "size relation": 5,
-    "written number": 104,
-    "array arithmetic": 110,
-    "browser arithmetic": 110,
+    "written number": 94,
+    "array arithmetic": 60,
+    "browser arithmetic": 5,
     "page state": 4,
-    "page address": 80,
+    "page address": 20,
     "drafting command": 5,
     "trace text": 30,
     "trace file": 10,

@@ -195,6 +195,8 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     assert running <= by_memory, (running, by_memory)
     if not _classless(estimate):
         assert by_memory <= ceiling, ("ceiling", by_memory, ceiling)
+    if told["max_concurrency"] is not None:
+        assert running <= told["max_concurrency"], ("concurrency", running, told["max_concurrency"])
     if told["verdict"] in SERVES:
         assert running >= 1, "serves none"
     if told["uncertainty_unknown"]:
@@ -275,6 +277,8 @@ def _sums(estimate: Estimate, told: dict[str, Any]) -> None:
     left = (total - taken) * share if family in SHARE_OF_WHAT_IS_LEFT else total * share - taken
     if estimate.request.kv_pool_bytes is None:
         assert abs(max(left, 0) - budget["kv_pool_bytes"]) <= 2, ("pool of its parts", left, budget)
+    else:
+        assert budget["kv_pool_bytes"] == estimate.request.kv_pool_bytes, ("a pool as it is given", budget)
 
 
 def _words(estimate: Estimate, told: dict[str, Any]) -> None:
@@ -293,6 +297,7 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
         assert row[name] == told[name], (name, row[name], told[name])
     if estimate.request.engine.family in LOCAL:
         return
+    assert not any("\n" in line for line in told["explanation"]), told["explanation"]
     # What the explanation divides is what memory allows, or it says why not.
     counts = re.findall(
         r"(?:= ([\d.]+) requests at once|allows? ([\d,]+)(?: requests|\n))",

@@ -1,10 +1,6 @@
-"""Start-up logs as engines wrote them, and what becomes of such logs on their way."""
+"""Start-up logs as engines wrote them, and what is put into damaged ones."""
 
 from __future__ import annotations
-
-import re
-
-from hypothesis import strategies as st
 
 from kvreport.site.pages.log import EXAMPLE
 
@@ -122,34 +118,6 @@ NOISE = (
     "\x00", "\x1b[31m", "\x1b[", "\x1b]0;title\x07", "\r", "\r\n", "\t", "\ufeff", "\u2028", "\u202e", "\x85",
     "\x1c", "\ud7ff", "\ufffd", "\U0001f999", "é", "'", "(" * 50, "<script>", "{{ 1 }}", "=", "--", "  ",
 )  # fmt: skip
-
-
-@st.composite
-def mutated_logs(draw: st.DrawFn) -> str:
-    """Real lines in any order: cut, joined, repeated, with other numbers and with noise in them."""
-    parts = []
-    for _ in range(draw(st.integers(1, 6))):
-        line = draw(st.sampled_from(LINES))
-        for _ in range(draw(st.integers(0, 3))):
-            kind = draw(st.sampled_from(("number", "noise", "cut", "repeat", "join")))
-            if kind == "number":
-                places = list(re.finditer(r"[0-9][0-9.,]*", line))
-                if places:
-                    place = draw(st.sampled_from(places))
-                    other = draw(st.sampled_from(NUMBERS) | st.integers(0, 1 << 70).map(str))
-                    line = line[: place.start()] + other + line[place.end() :]
-            elif kind == "noise":
-                at = draw(st.integers(0, len(line)))
-                line = line[:at] + draw(st.sampled_from(NOISE)) + line[at:]
-            elif kind == "cut":
-                at, length = draw(st.integers(0, len(line))), draw(st.integers(1, 30))
-                line = line[:at] + line[at + length :]
-            elif kind == "repeat":
-                line = line * draw(st.integers(2, 5))
-            else:
-                line += draw(st.sampled_from(LINES))
-        parts.append(line)
-    return draw(st.sampled_from(("\n", "\r\n", "\r", ""))).join(parts)
 
 
 OLLAMA_PLACED = """\
