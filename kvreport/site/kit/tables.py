@@ -8,13 +8,15 @@ that holds no user says why, in neutral words.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from kvreport import units
 from kvreport.words import CELLS, NO_REQUEST, REQUEST_STEPS
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,47 @@ class Table:
         return FIRST_ROWS if len(self.rows) > FIRST_ROWS + _FEW_MORE else len(self.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class ListColumn(Generic[T]):
+    """A column of a list: its head, and what it says of each thing; a number is a count, and None is unknown."""
+
+    head: Column
+    say: Callable[[T], Cell | str | int | None]
+
+    def cell(self, one: T) -> Cell:
+        """Return the cell of one thing."""
+        said = self.say(one)
+        return said if isinstance(said, Cell) else Cell(said) if isinstance(said, str) else count_cell(said)
+
+
+def texts(title: str, say: Callable[[T], Cell | str | int | None], *, hint: str = "") -> ListColumn[T]:
+    """Return a column of texts."""
+    return ListColumn(Column(title, numeric=False, hint=hint), say)
+
+
+def numbers(
+    title: str, say: Callable[[T], Cell | str | int | None], unit: str = "", *, hint: str = ""
+) -> ListColumn[T]:
+    """Return a column of numbers, which stand at the right."""
+    return ListColumn(Column(title, unit, hint=hint), say)
+
+
+def listing(
+    caption: str,
+    things: Iterable[T],
+    head: ListColumn[T],
+    *columns: ListColumn[T],
+    name: str = "",
+    css: str = "",
+    sortable: bool = False,
+    noun: str = "rows",
+) -> Table:
+    """Return a table with a row for each thing, which ``head`` names; options are those of :class:`Table`."""
+    rows = tuple(Row(head.cell(one), tuple(column.cell(one) for column in columns)) for one in things)
+    heads = tuple(column.head for column in columns)
+    return Table(caption, head.head, heads, rows, name=name, css=css, sortable=sortable, noun=noun)
+
+
 def step(users: int) -> int:
     """Return the colour step of a number of users, 1 to 8; 0 for none.
 
@@ -164,6 +207,11 @@ def count_cell(value: int | None) -> Cell:
     if value is None:
         return Cell("–", "kv-num", value=-1, hint="unknown")
     return Cell(units.count(value), "kv-num", value=value)
+
+
+def share_cell(value: float) -> Cell:
+    """Return the cell for a share, in percent."""
+    return Cell(f"{value:.1%}", "kv-num", value=value)
 
 
 def context_columns(contexts: Sequence[int]) -> tuple[Column, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvreport.catalog.class_check import CheckedClass, ClassCheck
 from kvreport.resources import read_table
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 
 GROUPS: Final[dict[str, str]] = read_table("class groups")
 """Names of the lists of transformers that a class stands in."""
@@ -15,74 +15,60 @@ GROUPS: Final[dict[str, str]] = read_table("class groups")
 
 def tables(check: ClassCheck) -> Iterator[Table]:
     """Yield what was counted for each list of classes, and what is not exact, class by class."""
-    yield Table(
+    groups = {name: [one for one in check.classes if one.group == group] for group, name in GROUPS.items()}
+    groups["All"] = list(check.classes)
+
+    def statuses(name: str, status: str) -> int:
+        return sum(one.status == status for one in groups[name])
+
+    yield listing(
         f"Parameters of the classes of transformers {check.transformers}, compared with torch {check.torch}",
-        Column("List of classes", numeric=False),
-        (
-            Column("Classes"),
-            Column("Exact"),
-            Column("Refused"),
-            Column("Not built by transformers"),
-            Column("Different"),
-            Column("Small variation exact"),
-            Column("Cache exact"),
-            Column("One key changed"),
-            Column("Exact"),
-            Column("Refused"),
-            Column("Different on purpose"),
-            Column("Wrong"),
+        groups,
+        texts("List of classes", Cell),
+        numbers("Classes", lambda name: len(groups[name])),
+        numbers("Exact", lambda name: statuses(name, "exact")),
+        numbers("Refused", lambda name: statuses(name, "refused")),
+        numbers("Not built by transformers", lambda name: statuses(name, "not built")),
+        numbers("Different", lambda name: statuses(name, "differs")),
+        numbers("Small variation exact", lambda name: sum(one.small == "exact" for one in groups[name])),
+        numbers("Cache exact", lambda name: sum(one.cache == "exact" for one in groups[name])),
+        numbers("One key changed", lambda name: sum(one.changes for one in groups[name])),
+        numbers("Exact", lambda name: sum(one.exact_changes for one in groups[name])),
+        numbers("Refused", lambda name: sum(one.refused_changes for one in groups[name])),
+        numbers(
+            "Different on purpose", lambda name: sum(len(one.differs_on_purpose) for one in groups[name])
         ),
-        tuple(_row(name, check, group) for group, name in [*GROUPS.items(), (None, "All")]),
+        numbers("Wrong", lambda name: sum(len(one.followed_wrongly) for one in groups[name])),
     )
     odd = [one for one in check.classes if "differs" in (one.small, one.cache) or one.status != "exact"]
     odd += [one for one in check.classes if one.differs_on_purpose and one not in odd]
-    yield Table(
+    yield listing(
         "Classes that are refused, differ or cannot be built",
-        Column("Class", numeric=False),
-        (Column("Result", numeric=False), Column("Nearest class or reason", numeric=False)),
-        tuple(Row(Cell(one.name), (Cell(_result(one)), Cell(one.note or one.nearest or ""))) for one in odd),
+        odd,
+        texts("Class", lambda one: one.name),
+        texts("Result", _result),
+        texts("Nearest class or reason", lambda one: one.note or one.nearest or ""),
         css="kv-words",
     )
     completed = [one for one in check.classes if one.completed]
     if completed:
-        yield Table(
+        yield listing(
             "Classes whose default config does not make a model, and the keys that were taken from released configs",
-            Column("Class", numeric=False),
-            (Column("Keys given", numeric=False), Column("Result", numeric=False)),
-            tuple(
-                Row(Cell(one.name), (Cell(", ".join(one.completed)), Cell(one.status))) for one in completed
-            ),
+            completed,
+            texts("Class", lambda one: one.name),
+            texts("Keys given", lambda one: ", ".join(one.completed)),
+            texts("Result", lambda one: one.status),
             css="kv-words",
         )
     followed = [one for one in check.classes if one.followed_wrongly]
     if followed:
-        yield Table(
+        yield listing(
             "Keys whose change gives a different number of parameters than transformers allocates",
-            Column("Class", numeric=False),
-            (Column("Keys", numeric=False),),
-            tuple(Row(Cell(one.name), (Cell(", ".join(one.followed_wrongly)),)) for one in followed),
+            followed,
+            texts("Class", lambda one: one.name),
+            texts("Keys", lambda one: ", ".join(one.followed_wrongly)),
             css="kv-words",
         )
-
-
-def _row(name: str, check: ClassCheck, group: str | None) -> Row:
-    of = [one for one in check.classes if group in (None, one.group)]
-    status = [one.status for one in of]
-    counts = (
-        len(of),
-        status.count("exact"),
-        status.count("refused"),
-        status.count("not built"),
-        status.count("differs"),
-        sum(one.small == "exact" for one in of),
-        sum(one.cache == "exact" for one in of),
-        sum(one.changes for one in of),
-        sum(one.exact_changes for one in of),
-        sum(one.refused_changes for one in of),
-        sum(len(one.differs_on_purpose) for one in of),
-        sum(len(one.followed_wrongly) for one in of),
-    )
-    return Row(Cell(name), tuple(Cell(f"{count:,}", value=count) for count in counts))
 
 
 def _result(one: CheckedClass) -> str:

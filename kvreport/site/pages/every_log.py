@@ -8,9 +8,10 @@ from typing import Final
 from markupsafe import Markup
 
 from kvreport import units
+from kvreport.catalog.observation import Observation
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.site.kit.templating import render
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.start import Comparison
@@ -47,65 +48,42 @@ def _table(table: Table) -> Markup:
 
 
 def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:
-    rows: list[Row] = []
-    for case in found.cases:
-        observation = case.observation
-        ranks = f", {observation.devices} devices" if (observation.devices or 1) > 1 else ""
-        source = observation.origin
-        rows += [
-            Row(
-                Cell(observation.model, hint=observation.id),
-                (
-                    Cell(
-                        f"{engine_name(observation.engine)} {observation.engine_version or '(release not stated)'}"
-                    ),
-                    Cell(f"{observation.gpu_named}{ranks}"),
-                    Cell(quantities[comparison.quantity]),
-                    _value(comparison, comparison.observed),
-                    _value(comparison, comparison.predicted),
-                    Cell(share(comparison.error), "kv-num", value=comparison.error),
-                    Cell("all known" if case.complete else "in part"),
-                    Cell(source.kind, href=source.url or ""),
-                ),
-            )
-            for comparison in case.comparisons
-        ]
-    return Table(
+    def device(of: Observation) -> str:
+        return f"{of.gpu_named}{f', {of.devices} devices' if (of.devices or 1) > 1 else ''}"
+
+    def engine(of: Observation) -> str:
+        return f"{engine_name(of.engine)} {of.engine_version or '(release not stated)'}"
+
+    printed = [(case, case.observation, one) for case in found.cases for one in case.comparisons]
+    return listing(
         "Printed figures with their predictions",
-        Column("Model, as named in the log", numeric=False),
-        (
-            Column("Engine", numeric=False),
-            Column("Device", numeric=False),
-            Column("Quantity", numeric=False),
-            Column("Printed"),
-            Column("Predicted"),
-            Column("Error"),
-            Column("Flags", numeric=False),
-            Column("Source", numeric=False),
-        ),
-        tuple(rows),
+        printed,
+        texts("Model, as named in the log", lambda row: Cell(row[1].model, hint=row[1].id)),
+        texts("Engine", lambda row: engine(row[1])),
+        texts("Device", lambda row: device(row[1])),
+        texts("Quantity", lambda row: quantities[row[2].quantity]),
+        numbers("Printed", lambda row: _value(row[2], row[2].observed)),
+        numbers("Predicted", lambda row: _value(row[2], row[2].predicted)),
+        numbers("Error", lambda row: Cell(share(row[2].error), value=row[2].error)),
+        texts("Flags", lambda row: "all known" if row[0].complete else "in part"),
+        texts("Source", lambda row: Cell(row[1].origin.kind, href=row[1].origin.url or "")),
         css="kv-logs",
         sortable=True,
     )
 
 
 def _excluded(found: Validation) -> Table:
-    rows = tuple(
-        Row(
-            Cell(case.observation.model, hint=case.observation.id),
-            (Cell(engine_name(case.observation.engine)), Cell("; ".join(case.excluded))),
-        )
-        for case in found.cases
-        if case.excluded
-    )
-    return Table(
+    return listing(
         "Logs, or parts of logs, with too little information",
-        Column("Model, as named in the log", numeric=False),
-        (Column("Engine", numeric=False), Column("Reason", numeric=False)),
-        rows,
+        (case for case in found.cases if case.excluded),
+        texts(
+            "Model, as named in the log", lambda case: Cell(case.observation.model, hint=case.observation.id)
+        ),
+        texts("Engine", lambda case: engine_name(case.observation.engine)),
+        texts("Reason", lambda case: "; ".join(case.excluded)),
     )
 
 
 def _value(comparison: Comparison, value: float) -> Cell:
     digits = 0 if comparison.unit == "tokens" else 2
-    return Cell(f"{value:,.{digits}f} {comparison.unit}", "kv-num", value=value)
+    return Cell(f"{value:,.{digits}f} {comparison.unit}", value=value)

@@ -11,10 +11,10 @@ import numpy as np
 from kvreport import units
 from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of
 from kvreport.estimation.first_sight import ALL_FLAGS, SOME_ASSUMED, details, is_own, sentence
-from kvreport.evidence.validation import Compared, Validation
+from kvreport.evidence.validation import Validation
 from kvreport.site.kit import charts
 from kvreport.site.kit.elements import Chart
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Column, Table, listing, numbers, share_cell, texts
 from kvreport.words import counted, engine_name
 
 BAND: Final = {True: "inside", False: "outside", None: ""}
@@ -133,96 +133,65 @@ def tables(found: FirstSeen, validation: Validation) -> list[Table]:
 
 def _days(found: FirstSeen) -> Table:
     days = sorted({run.recorded for run in found.runs}, reverse=True)
-    rows = []
-    every = set(days)
     listed = [
-        ("all days", every, False),
+        ("all days", {*days}, False),
         *((day, {day}, False) for day in days),
-        ("our own servers", every, True),
+        ("our own servers", {*days}, True),
     ]
-    for name, kept, own in listed:
-        for words, complete in ((ALL_FLAGS, True), (SOME_ASSUMED, False)):
-            logs = [
-                log
-                for run in found.runs
-                if run.recorded in kept
-                for log in run.logs
-                if log.complete is complete and is_own(log) is own
-            ]
-            sizes = errors_of(logs)
-            if not sizes:
-                continue
-            banded = bands_of(logs)
-            told = [
-                log for log in logs if log.starts_predicted is not None and log.starts_observed is not None
-            ]
-            right = sum(log.starts_predicted == log.starts_observed for log in told)
-            rows.append(
-                Row(
-                    Cell(f"{name}, {words}"),
-                    (
-                        Cell(units.count(len(sizes)), "kv-num", value=len(sizes)),
-                        _share(float(np.median(sizes))),
-                        _share(float(np.quantile(sizes, 0.9))),
-                        Cell(f"{sum(banded)} of {len(banded)}", "kv-num"),
-                        Cell(f"{right} of {len(told)}", "kv-num"),
-                    ),
-                )
-            )
-    return Table(
+    groups = {
+        f"{name}, {flags}": [
+            log
+            for run in found.runs
+            if run.recorded in kept
+            for log in run.logs
+            if log.complete is complete and is_own(log) is own
+        ]
+        for name, kept, own in listed
+        for flags, complete in ((ALL_FLAGS, True), (SOME_ASSUMED, False))
+    }
+
+    def started(name: str) -> str:
+        told = [(log.starts_predicted, log.starts_observed) for log in groups[name]]
+        known = [predicted == observed for predicted, observed in told if None not in (predicted, observed)]
+        return f"{sum(known)} of {len(known)}"
+
+    def banded(name: str) -> str:
+        bands = bands_of(groups[name])
+        return f"{sum(bands)} of {len(bands)}"
+
+    return listing(
         "First predictions, by day",
-        Column("Day", numeric=False),
-        (
-            Column("Logs"),
-            Column("Median error"),
-            Column("90th percentile"),
-            Column("Pools in the band"),
-            Column("Starts predicted correctly"),
-        ),
-        tuple(rows),
+        (name for name, logs in groups.items() if errors_of(logs)),
+        texts("Day", Cell),
+        numbers("Logs", lambda name: len(errors_of(groups[name]))),
+        numbers("Median error", lambda name: share_cell(float(np.median(errors_of(groups[name]))))),
+        numbers("90th percentile", lambda name: share_cell(float(np.quantile(errors_of(groups[name]), 0.9)))),
+        numbers("Pools in the band", banded),
+        numbers("Starts predicted correctly", started),
     )
 
 
 def _logs(found: FirstSeen, validation: Validation) -> Table:
     """Every log: its error at first sight and the error of today's rules, which were changed since."""
     seen = {case.observation.id: case for case in validation.cases}
-    rows = []
-    for log in sorted(
-        (log for run in found.runs for log in run.logs if log.error is not None),
-        key=lambda log: -abs(log.error or 0),
-    ):
-        case = seen.get(log.id)
-        words = log.id if case is None else f"{case.observation.model}, {case.observation.gpu_named}"
-        now = None if case is None else _now(case, log)
-        rows.append(
-            Row(
-                Cell(words, hint=log.id),
-                (
-                    Cell(engine_name(log.rules or "")),
-                    Cell("yes" if log.complete else "no"),
-                    Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
-                    Cell(BAND[log.covered]),
-                    Cell("" if now is None else f"{now:+.1%}", "kv-num", value=now),
-                ),
-            )
-        )
-    return Table(
+
+    def name(log: FirstSeenLog) -> Cell:
+        one = seen[log.id].observation if log.id in seen else None
+        return Cell(log.id if one is None else f"{one.model}, {one.gpu_named}", hint=log.id)
+
+    def now(log: FirstSeenLog) -> Cell:
+        compared = seen[log.id].comparisons if log.id in seen else ()
+        error = next((one.error for one in compared if one.quantity == log.quantity), None)
+        return Cell("" if error is None else f"{error:+.1%}", value=error)
+
+    logs = (log for run in found.runs for log in run.logs if log.error is not None)
+    return listing(
         "Every first prediction, with the error of today's rules",
-        Column("Log", numeric=False),
-        (
-            Column("Engine", numeric=False),
-            Column("All flags known", numeric=False),
-            Column("First error"),
-            Column("80% band", numeric=False),
-            Column("Error today"),
-        ),
-        tuple(rows),
+        sorted(logs, key=lambda log: -abs(log.error or 0)),
+        texts("Log", name),
+        texts("Engine", lambda log: engine_name(log.rules or "")),
+        texts("All flags known", lambda log: "yes" if log.complete else "no"),
+        numbers("First error", lambda log: Cell(f"{log.error:+.1%}", value=log.error)),
+        texts("80% band", lambda log: BAND[log.covered]),
+        numbers("Error today", now),
     )
-
-
-def _now(case: Compared, log: FirstSeenLog) -> float | None:
-    return next((one.error for one in case.comparisons if one.quantity == log.quantity), None)
-
-
-def _share(value: float) -> Cell:
-    return Cell(f"{value:.1%}", "kv-num", value=value)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from statistics import median
 
 from kvreport import units
 from kvreport.catalog.forecasts import Forecast
 from kvreport.catalog.load import Catalog
 from kvreport.evidence.forecast_scores import Scored
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.words import ALL, counted
 
 
@@ -40,49 +41,40 @@ def tables(catalog: Catalog, found: Sequence[Scored]) -> Iterator[Table]:
     machines = list(dict.fromkeys((one.forecast.gpu, one.forecast.devices) for one in found))
     by_key = {one.forecast.key: one.forecast for one in found}
     context = units.count(found[-1].run.context_tokens)
-    yield Table(
+    yield listing(
         f"{conclusion(found)} Cells show the tokens of the KV pool for requests of up to {context} tokens",
-        Column("Model", numeric=False),
-        tuple(Column(_machine(catalog, gpu, devices), "tokens") for gpu, devices in machines),
-        tuple(
-            Row(Cell(_name(catalog, model)), tuple(_cell(by_key.get((model, *one))) for one in machines))
-            for model in dict.fromkeys(one.forecast.model for one in found)
+        dict.fromkeys(one.forecast.model for one in found),
+        texts("Model", partial(_name, catalog)),
+        *(
+            numbers(_machine(catalog, *machine), partial(_of_machine, by_key, machine), "tokens")
+            for machine in machines
         ),
         noun="models",
     )
-    done = [one for one in found if one.observation is not None]
+    done = [(one.observation, one) for one in found if one.observation is not None]
     if done:
-        yield Table(
+        yield listing(
             "Scored forecasts",
-            Column("Model", numeric=False),
-            (
-                Column("GPUs", numeric=False),
-                Column("Forecast", "tokens"),
-                Column("Printed", "tokens"),
-                Column("Error (%)"),
-                Column("80% band", numeric=False),
-                Column("Log", numeric=False),
-            ),
-            tuple(_scored(catalog, one) for one in done),
+            done,
+            texts("Model", lambda row: _name(catalog, row[1].forecast.model)),
+            texts("GPUs", lambda row: _machine(catalog, row[1].forecast.gpu, row[1].forecast.devices)),
+            numbers("Forecast", lambda row: _cell(row[1].forecast), "tokens"),
+            numbers("Printed", lambda row: row[0].printed.kv_tokens or "refused", "tokens"),
+            numbers("Error (%)", lambda row: _error(row[1].error)),
+            texts("80% band", lambda row: {True: "inside", False: "outside", None: ""}[row[1].within_band]),
+            texts("Log", lambda row: f"{row[0].id}, {row[0].origin.date}"),
             noun="forecasts",
         )
 
 
-def _scored(catalog: Catalog, one: Scored) -> Row:
-    log, forecast, error = one.observation, one.forecast, one.error
-    assert log is not None  # noqa: S101 - scored ones have a log
-    inside = {True: "inside", False: "outside", None: ""}[one.within_band]
-    return Row(
-        Cell(_name(catalog, forecast.model)),
-        (
-            Cell(_machine(catalog, forecast.gpu, forecast.devices)),
-            _cell(forecast),
-            Cell(units.count(log.printed.kv_tokens) if log.printed.kv_tokens else "refused", "kv-num"),
-            Cell("" if error is None else f"{100 * error:+.1f}", "kv-num", value=error),
-            Cell(inside),
-            Cell(f"{log.id}, {log.origin.date}"),
-        ),
-    )
+def _of_machine(
+    by_key: Mapping[tuple[str, str, int], Forecast], machine: tuple[str, int], model: str
+) -> Cell:
+    return _cell(by_key.get((model, *machine)))
+
+
+def _error(error: float | None) -> Cell:
+    return Cell("" if error is None else f"{100 * error:+.1f}", value=error)
 
 
 def _cell(forecast: Forecast | None) -> Cell:

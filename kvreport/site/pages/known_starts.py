@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Final
 
-from kvreport import units
 from kvreport.catalog.documented_starts import KnownStarts
 from kvreport.evidence.starts import JudgedStart, is_too_old, judge_start, judge_starts
 from kvreport.publish.tracked_values import kept
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.words import counted, engine_name
 
 if TYPE_CHECKING:
@@ -53,55 +53,46 @@ def conclusion(found: Sequence[JudgedStart], old: int = 0) -> str:
 
 def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:
     """A summary by what decides a case, and every case with its source."""
-    yield Table(conclusion(found, old), Column("Decided by", numeric=False), _COUNTS, tuple(_summary(found)))
-    yield Table(
+    counts: dict[str, Counter[tuple[bool, bool]]] = {
+        about: Counter((one.case.starts, one.right) for one in found if one.case.about == about)
+        for about in sorted({one.case.about for one in found})
+    }
+
+    def number(about: str, wanted: Callable[[bool, bool], bool]) -> int:
+        return sum(many for of, many in counts[about].items() if wanted(*of))
+
+    yield listing(
+        conclusion(found, old),
+        counts,
+        texts("Decided by", Cell),
+        numbers("Starts (cases)", lambda about: number(about, lambda starts, _: starts)),
+        numbers("Fails to start (cases)", lambda about: number(about, lambda starts, _: not starts)),
+        numbers("Predicted correctly (cases)", lambda about: number(about, lambda _, right: right)),
+    )
+    yield listing(
         "Every documented case with its prediction",
-        Column("Model", numeric=False),
-        (
-            Column("Engine", numeric=False),
-            Column("Accelerators", numeric=False),
-            Column("Documented", numeric=False),
-            Column("Predicted", numeric=False),
-            Column("Source", numeric=False),
-        ),
-        tuple(_row(one) for one in found),
+        found,
+        texts("Model", lambda one: Cell(one.case.model, hint=_options(one.case))),
+        texts("Engine", lambda one: engine_name(one.case.engine)),
+        texts("Accelerators", lambda one: f"{_ranks(one.case)} × {one.case.gpu}"),
+        texts("Documented", lambda one: Cell(_STARTS[one.case.starts], hint=one.case.says)),
+        texts("Predicted", _predicted),
+        texts("Source", lambda one: Cell(one.case.about, href=one.case.url)),
         sortable=True,
     )
 
 
-_COUNTS = (
-    Column("Starts (cases)"),
-    Column("Fails to start (cases)"),
-    Column("Predicted correctly (cases)"),
-)
+_STARTS: Final = {True: "starts", False: "refused"}
 
 
-def _summary(found: Sequence[JudgedStart]) -> Iterator[Row]:
-    for about in sorted({one.case.about for one in found}):
-        count = Counter((one.case.starts, one.right) for one in found if one.case.about == about)
-        starts = sum(number for (starts, _), number in count.items() if starts)
-        right = sum(number for (_, right), number in count.items() if right)
-        total = sum(count.values())
-        yield Row(
-            Cell(about),
-            tuple(Cell(units.count(n), "kv-num", value=n) for n in (starts, total - starts, right)),
-        )
+def _options(case: KnownStart) -> str:
+    return ", ".join(f"{name} {value}" for name, value in case.options.items())
 
 
-def _row(one: JudgedStart) -> Row:
-    case = one.case
-    ranks = 1
-    for name in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
-        ranks *= int(case.options.get(name, 1))
-    told = ", ".join(f"{name} {value}" for name, value in case.options.items())
-    wrong = "" if one.right else " (wrong)"
-    return Row(
-        Cell(case.model, hint=told),
-        (
-            Cell(engine_name(case.engine)),
-            Cell(f"{ranks} × {case.gpu}"),
-            Cell("starts" if case.starts else "refused", hint=case.says),
-            Cell(("starts" if one.starts else "refused") + wrong, hint=one.reason or one.verdict),
-            Cell(case.about, href=case.url),
-        ),
-    )
+def _ranks(case: KnownStart) -> int:
+    names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    return prod(int(case.options.get(name, 1)) for name in names)
+
+
+def _predicted(one: JudgedStart) -> Cell:
+    return Cell(_STARTS[one.starts] + ("" if one.right else " (wrong)"), hint=one.reason or one.verdict)

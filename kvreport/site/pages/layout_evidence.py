@@ -5,43 +5,30 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kvreport.evidence.by_layout import KINDS, Errors, by_layout
+from kvreport.evidence.by_layout import KINDS, by_layout
 from kvreport.evidence.validation import Validation
-from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 
 _WORDS: Final = KINDS | {"any": "any of the above", "tensor": "tensor parallel or one device only"}
 
 
 def tables(found: Validation) -> list[Table]:
     """Errors of logs with data, expert, decode context or pipeline parallelism, drafts or adapters."""
-    rows = tuple(
-        Row(
-            Cell(_WORDS[one.kind]),
-            (count_cell(one.logs), *_cells(one.from_flags), *_cells(one.from_pool)),
-        )
-        for one in by_layout(found)
-    )
     return [
-        Table(
+        listing(
             "Relative errors of tokens or concurrency, by parallel layout; a log can be in several rows",
-            Column("Layout", numeric=False),
-            (
-                Column("Logs"),
-                Column("From flags alone: logs"),
-                Column("Median error"),
-                Column("90th percentile"),
-                Column("From the printed pool: logs"),
-                Column("Median error"),
-                Column("90th percentile"),
-            ),
-            rows,
+            by_layout(found),
+            texts("Layout", lambda one: _WORDS[one.kind]),
+            numbers("Logs", lambda one: one.logs),
+            numbers("From flags alone: logs", lambda one: one.from_flags.count),
+            numbers("Median error", lambda one: _share(one.from_flags.median)),
+            numbers("90th percentile", lambda one: _share(one.from_flags.p90)),
+            numbers("From the printed pool: logs", lambda one: one.from_pool.count),
+            numbers("Median error", lambda one: _share(one.from_pool.median)),
+            numbers("90th percentile", lambda one: _share(one.from_pool.p90)),
         )
     ]
 
 
-def _cells(errors: Errors) -> tuple[Cell, ...]:
-    shares = (
-        Cell("", "kv-num") if math.isnan(value) else Cell(f"{value * 100:.2f}%", "kv-num", value=value)
-        for value in (errors.median, errors.p90)
-    )
-    return count_cell(errors.count), *shares
+def _share(value: float) -> Cell:
+    return Cell("") if math.isnan(value) else Cell(f"{value * 100:.2f}%", value=value)

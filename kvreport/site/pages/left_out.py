@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport import units
-from kvreport.catalog.cross_validation import Band, FirstSightBand, Kind, LeftOut
+from kvreport.catalog.cross_validation import (
+    Band,
+    DeviceClassErrors,
+    FirstSightBand,
+    Kind,
+    LeftOut,
+    LeftOutLog,
+    Summary,
+)
 from kvreport.evidence.validation import Validation
 from kvreport.resources import read_table
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, share_cell, texts
 from kvreport.units import GIB
 from kvreport.words import engine_name
 
@@ -57,67 +64,37 @@ def tables(found: LeftOut, validation: Validation) -> list[Table]:
 
 def _bands(family: str, bands: dict[str, Band]) -> Table:
     """The error band of an engine without fitted constants, and what it covers of sources left out."""
-    rows = [
-        Row(
-            Cell(BANDS.get(name, name)),
-            (
-                _count(one.sources),
-                _count(one.logs),
-                _share(one.median_error),
-                Cell(f"± {one.width_bytes / GIB:.1f} GiB", "kv-num", value=one.width_bytes),
-                _count(one.sources_inside),
-                _share(one.coverage),
-                *_first(one.first_sight),
-            ),
-        )
-        for name, one in bands.items()
-    ]
-    return Table(
+    return listing(
         f"{engine_name(family)}: the band fitted to contain 80% of first predictions, by kind of server. "
         "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory. "
         "Kinds with fewer than ten sources have too few logs for a precise width, and a wide band",
-        Column("Kind of server", numeric=False),
-        (
-            Column("Sources"),
-            Column("Logs"),
-            Column("Median error"),
-            Column("Band"),
-            Column("Held-out sources within the band"),
-            Column("Logs with all flags known, within the band"),
-            Column("First predictions"),
-            Column("First predictions within the band"),
+        bands,
+        texts("Kind of server", lambda name: BANDS.get(name, name)),
+        numbers("Sources", lambda name: bands[name].sources),
+        numbers("Logs", lambda name: bands[name].logs),
+        numbers("Median error", lambda name: share_cell(bands[name].median_error)),
+        numbers(
+            "Band",
+            lambda name: Cell(f"± {bands[name].width_bytes / GIB:.1f} GiB", value=bands[name].width_bytes),
         ),
-        tuple(rows),
+        numbers("Held-out sources within the band", lambda name: bands[name].sources_inside),
+        numbers("Logs with all flags known, within the band", lambda name: share_cell(bands[name].coverage)),
+        numbers("First predictions", lambda name: _first_logs(bands[name].first_sight)),
+        numbers("First predictions within the band", lambda name: _first_covered(bands[name].first_sight)),
     )
 
 
 def _classes(found: LeftOut) -> Table:
-    rows = [
-        Row(
-            Cell(CLASSES.get(name, name)),
-            (_count(one.logs), _share(one.median_error), _share(one.coverage), *_first(one.first_sight)),
-        )
-        for name, one in found.summary.classes.items()
-    ]
-    total = found.summary
-    whole = (
-        _count(total.logs),
-        _share(total.median_error),
-        _share(total.coverage),
-        *_first(total.first_sight),
-    )
-    rows.append(Row(Cell("all"), whole))
-    return Table(
+    classes: dict[str, DeviceClassErrors | Summary] = {**found.summary.classes, "all": found.summary}
+    return listing(
         "Held-out sources, by device class",
-        Column("Devices", numeric=False),
-        (
-            Column("Logs"),
-            Column("Median error"),
-            Column("Inside the 80% band"),
-            Column("First predictions"),
-            Column("First predictions within the band"),
-        ),
-        tuple(rows),
+        classes,
+        texts("Devices", lambda name: CLASSES.get(name, name)),
+        numbers("Logs", lambda name: classes[name].logs),
+        numbers("Median error", lambda name: share_cell(classes[name].median_error)),
+        numbers("Inside the 80% band", lambda name: share_cell(classes[name].coverage)),
+        numbers("First predictions", lambda name: _first_logs(classes[name].first_sight)),
+        numbers("First predictions within the band", lambda name: _first_covered(classes[name].first_sight)),
     )
 
 
@@ -127,42 +104,38 @@ KINDS: Final[dict[str, str]] = read_table("kinds of starts")
 
 def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     """The band by kind of start, and what it holds of found logs as they were first predicted."""
-    rows = [
-        Row(
-            Cell(KINDS.get(name, name)),
-            (
-                _count(one.logs),
-                _count(one.sources),
-                Cell("" if one.width is None else f"± {one.width:.3g}", "kv-num", value=one.width),
-                _share(one.coverage),
-            ),
-        )
-        for name, one in kinds.items()
-    ]
     measure = "; widths are in the table above"
     if any(one.width is not None for one in kinds.values()):
         measure = (
             ". Band widths are multiples of (reserve + 1 GiB); the reserve is the memory that the engine is predicted to need besides weights and KV cache. "
             "A kind with fewer than ten sources gets at least a tenth more than the widest band of the others"
         )
-    return Table(
+
+    def width(kind: Kind) -> Cell:
+        return Cell("" if kind.width is None else f"± {kind.width:.3g}", value=kind.width)
+
+    return listing(
         f"{engine_name(family)}: first predictions and the 80% band, by kind of server{measure}",
-        Column("Kind of server", numeric=False),
-        (
-            Column("First predictions"),
-            Column("Sources"),
-            Column("Band"),
-            Column("Inside the band when their source is left out of the fit"),
+        kinds,
+        texts("Kind of server", lambda name: KINDS.get(name, name)),
+        numbers("First predictions", lambda name: kinds[name].logs),
+        numbers("Sources", lambda name: kinds[name].sources),
+        numbers("Band", lambda name: width(kinds[name])),
+        numbers(
+            "Inside the band when their source is left out of the fit",
+            lambda name: share_cell(kinds[name].coverage),
         ),
-        tuple(rows),
     )
 
 
-def _first(found: FirstSightBand | None) -> tuple[Cell, Cell]:
-    """Logs that were predicted before any rule was changed for them, and the share of their pools inside the band."""
-    if found is None:
-        return Cell(""), Cell("")
-    return _count(found.logs), _share(found.coverage)
+def _first_logs(found: FirstSightBand | None) -> int | str:
+    """Logs that were predicted before any rule was changed for them."""
+    return "" if found is None else found.logs
+
+
+def _first_covered(found: FirstSightBand | None) -> Cell | str:
+    """The share of their pools inside the band."""
+    return "" if found is None else share_cell(found.coverage)
 
 
 def _releases(found: LeftOut, validation: Validation) -> Table:
@@ -171,80 +144,48 @@ def _releases(found: LeftOut, validation: Validation) -> Table:
     errors: dict[str, list[float]] = {}
     for log in found.logs:
         errors.setdefault(record.get(log.id) or "?", []).append(abs(log.error))
-    rows = [
-        Row(
-            Cell(engine_name(name)),
-            (_count(len(values)), _share(sorted(values)[len(values) // 2]), _share(max(values))),
-        )
-        for name, values in sorted(errors.items())
-    ]
-    return Table(
+    return listing(
         "Held-out sources, by release",
-        Column("Release", numeric=False),
-        (Column("Logs"), Column("Median error"), Column("Largest")),
-        tuple(rows),
+        sorted(errors),
+        texts("Release", engine_name),
+        numbers("Logs", lambda name: len(errors[name])),
+        numbers("Median error", lambda name: share_cell(sorted(errors[name])[len(errors[name]) // 2])),
+        numbers("Largest", lambda name: share_cell(max(errors[name]))),
     )
 
 
 def _constants(found: LeftOut) -> Table:
-    rows = []
-    for name, one in found.constants.items():
-        words, unit = CONSTANTS.get(name, (name, "GiB"))
+    def said(name: str, *values: float) -> str:
+        _, unit = CONSTANTS.get(name, (name, "GiB"))
         scale = GIB if unit == "GiB" else 1e6
-        low, high = (f"{value / scale:.2f}" for value in one.interval)
-        rows.append(
-            Row(
-                Cell(words),
-                (
-                    Cell(f"{one.value / scale:.2f} {unit}", "kv-num", value=one.value),
-                    Cell(f"{low} to {high} {unit}", "kv-num"),
-                ),
-            )
-        )
-    return Table(
+        return " to ".join(f"{value / scale:.2f}" for value in values) + f" {unit}"
+
+    constants = found.constants
+    return listing(
         "Fitted constants: values that the engine's source does not state",
-        Column("Constant", numeric=False),
-        (Column("Value"), Column("80% interval")),
-        tuple(rows),
+        constants,
+        texts("Constant", lambda name: CONSTANTS.get(name, (name, ""))[0]),
+        numbers("Value", lambda name: Cell(said(name, constants[name].value), value=constants[name].value)),
+        numbers("80% interval", lambda name: said(name, *constants[name].interval)),
     )
 
 
 def _misses(found: LeftOut, validation: Validation) -> Table:
     seen = {case.observation.id: case.observation for case in validation.cases}
-    worst = sorted(found.logs, key=lambda log: -abs(log.error))[:10]
-    rows = []
-    for log in worst:
-        observation = seen.get(log.id)
-        words = log.id if observation is None else f"{observation.model}, {observation.gpu_named}"
-        rows.append(
-            Row(
-                Cell(words, hint=log.id),
-                (
-                    Cell(log.quantity),
-                    Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
-                    Cell(f"{log.pool_error_bytes / GIB:+.2f} GiB", "kv-num", value=log.pool_error_bytes),
-                    Cell("inside" if log.covered else "outside"),
-                    Cell((observation.cause if observation else None) or "Not known"),
-                ),
-            )
-        )
-    return Table(
+
+    def name(log: LeftOutLog) -> Cell:
+        one = seen.get(log.id)
+        return Cell(log.id if one is None else f"{one.model}, {one.gpu_named}", hint=log.id)
+
+    return listing(
         "The ten largest errors on held-out sources",
-        Column("Log", numeric=False),
-        (
-            Column("Compared", numeric=False),
-            Column("Error"),
-            Column("Pool"),
-            Column("80% band", numeric=False),
-            Column("Cause", numeric=False),
+        sorted(found.logs, key=lambda log: -abs(log.error))[:10],
+        texts("Log", name),
+        texts("Compared", lambda log: log.quantity),
+        numbers("Error", lambda log: Cell(f"{log.error:+.1%}", value=log.error)),
+        numbers(
+            "Pool", lambda log: Cell(f"{log.pool_error_bytes / GIB:+.2f} GiB", value=log.pool_error_bytes)
         ),
-        tuple(rows),
+        texts("80% band", lambda log: "inside" if log.covered else "outside"),
+        texts("Cause", lambda log: (seen[log.id].cause if log.id in seen else None) or "Not known"),
     )
-
-
-def _count(number: int) -> Cell:
-    return Cell(units.count(number), "kv-num", value=number)
-
-
-def _share(value: float) -> Cell:
-    return Cell(f"{value:.1%}", "kv-num", value=value)

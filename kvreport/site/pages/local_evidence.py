@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from kvreport import units
 from kvreport.catalog.llama_check import LlamaCheck, MlxCheck
 from kvreport.catalog.local_logs import LocalLog
 from kvreport.evidence.judged_local_logs import Judged, LogScore, judge, judge_log
 from kvreport.publish.tracked_values import kept
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, share_cell, texts
 from kvreport.words import engine_name
 
 if TYPE_CHECKING:
@@ -34,24 +33,22 @@ def _kept(log: LocalLog, catalog: Catalog) -> Judged:
 def tables(catalog: Catalog) -> Iterator[Table]:
     """Public logs with their totals, and every architecture that was planned by llama.cpp itself."""
     score = of(catalog)
-    yield Table(
+    yield listing(
         f"Total memory in {len(score.judged)} public logs: predictions are off by {score.median_error:.1%} (median) and "
         f"{score.p90_error:.1%} (90th percentile). First predictions of the {score.first_count} logs found after the rules were "
         f"written: {score.first_median:.1%} and {score.first_p90:.1%}. "
         f"For {score.right} of {score.said} logs, kvreport correctly predicted whether the model fits",
-        Column("Log", numeric=False),
-        (
-            Column("Engine", numeric=False),
-            Column("Model", numeric=False),
-            Column("Printed", "MiB"),
-            Column("Predicted", "MiB"),
-            Column("Error"),
-            Column("First error"),
-            Column("Log says", numeric=False),
-            Column("Prediction", numeric=False),
-            Column("Source", numeric=False),
-        ),
-        tuple(_log(one) for one in score.judged),
+        score.judged,
+        texts("Log", lambda one: one.log.id),
+        texts("Engine", lambda one: engine_name(one.log.engine)),
+        texts("Model", lambda one: one.log.model),
+        numbers("Printed", lambda one: _mib(one.log.printed.values()), "MiB"),
+        numbers("Predicted", lambda one: _mib(one.ours.values() if one.log.printed else ()), "MiB"),
+        numbers("Error", lambda one: _error(one.total_error)),
+        numbers("First error", lambda one: _error(one.log.first_error)),
+        texts("Log says", lambda one: _WORDS[one.log.fits]),
+        texts("Prediction", lambda one: _WORDS[one.fits]),
+        texts("Source", lambda one: _source(one.log.source)),
         sortable=True,
     )
     checked = LlamaCheck.read(catalog.folder)
@@ -62,26 +59,12 @@ def tables(catalog: Catalog) -> Iterator[Table]:
         yield _held(held)
 
 
-def _log(one: Judged) -> Row:
-    printed = sum(one.log.printed.values())
-    ours = sum(one.ours.values()) if one.log.printed else 0.0
-    error, first = one.total_error, one.log.first_error
-    source = one.log.source
-    web = source.startswith("https://")
-    return Row(
-        Cell(one.log.id),
-        (
-            Cell(engine_name(one.log.engine)),
-            Cell(one.log.model),
-            Cell(f"{printed:,.0f}", "kv-num", value=printed),
-            Cell(f"{ours:,.0f}", "kv-num", value=ours),
-            _error(error),
-            _error(first),
-            Cell(_WORDS[one.log.fits]),
-            Cell(_WORDS[one.fits]),
-            Cell(source.split("/")[2] if web else source, href=source if web else ""),
-        ),
-    )
+def _mib(sizes: Iterable[float]) -> Cell:
+    return Cell(f"{sum(sizes):,.0f}", value=sum(sizes))
+
+
+def _source(text: str) -> Cell:
+    return Cell(text.split("/")[2], href=text) if text.startswith("https://") else Cell(text)
 
 
 def _checked(found: LlamaCheck) -> Table:
@@ -91,63 +74,37 @@ def _checked(found: LlamaCheck) -> Table:
     stopped = sum(len(one.ended) for one in good)
     rest = f". {stopped} more, at which llama.cpp itself stops, is left out" if stopped == 1 else ""
     rest = f". {stopped} more, at which llama.cpp itself stops, are left out" if stopped > 1 else rest
-    rows = tuple(
-        Row(
-            Cell(one.architecture),
-            (
-                Cell(one.model),
-                Cell(units.count(one.compared), "kv-num", value=one.compared),
-                *(
-                    Cell(units.count(number), "kv-num", value=number)
-                    for number in (one.kv, one.state, one.output, one.compute)
-                ),
-                Cell(f"{one.largest_difference:.1%}", "kv-num", value=one.largest_difference),
-            ),
-        )
-        for one in good
-    )
-    return Table(
+    return listing(
         f"Buffers that llama.cpp {found.build} plans for {len(good)} architectures: {exact} of {compared} compute buffers "
         f"equal to the printed digit ({found.package}, processor only){rest}",
-        Column("Architecture", numeric=False),
-        (
-            Column("Shape of", numeric=False),
-            Column("Settings"),
-            Column("Cache equal"),
-            Column("State equal"),
-            Column("Output equal"),
-            Column("Compute equal"),
-            Column("Largest difference"),
-        ),
-        rows,
+        good,
+        texts("Architecture", lambda one: one.architecture),
+        texts("Shape of", lambda one: one.model),
+        numbers("Settings", lambda one: one.compared),
+        numbers("Cache equal", lambda one: one.kv),
+        numbers("State equal", lambda one: one.state),
+        numbers("Output equal", lambda one: one.output),
+        numbers("Compute equal", lambda one: one.compute),
+        numbers("Largest difference", lambda one: share_cell(one.largest_difference)),
         sortable=True,
     )
 
 
 def _held(found: MlxCheck) -> Table:
     same = sum(one.held == one.ours for one in found.rows)
-    rows = tuple(
-        Row(
-            Cell(one.model),
-            (
-                Cell(units.count(one.context), "kv-num", value=one.context),
-                Cell(units.count(one.held), "kv-num", value=one.held),
-                Cell(units.count(one.ours), "kv-num", value=one.ours),
-                _error(one.ours / one.held - 1),
-            ),
-        )
-        for one in found.rows
-    )
-    return Table(
+    return listing(
         f"Bytes that the cache classes of {found.package} hold: {same} of {len(found.rows)} equal; ours bound the others "
         "(window layers between one chunk of a prompt and two)",
-        Column("Model", numeric=False),
-        (Column("Context", "tokens"), Column("Held", "bytes"), Column("Predicted", "bytes"), Column("Error")),
-        rows,
+        found.rows,
+        texts("Model", lambda one: one.model),
+        numbers("Context", lambda one: one.context, "tokens"),
+        numbers("Held", lambda one: one.held, "bytes"),
+        numbers("Predicted", lambda one: one.ours, "bytes"),
+        numbers("Error", lambda one: _error(one.ours / one.held - 1)),
         sortable=True,
     )
 
 
 def _error(value: float | None) -> Cell:
     text = "" if value is None else f"{value:+.1%}"
-    return Cell("0.0%" if text[1:] == "0.0%" else text, "kv-num", value=abs(value or 0.0))
+    return Cell("0.0%" if text[1:] == "0.0%" else text, value=abs(value or 0.0))

@@ -6,12 +6,13 @@ Our own answers are computed when the page is built; only those of the other too
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kvreport import units
 from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool
 from kvreport.estimation.estimate import estimate, hypothetical
-from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -26,23 +27,18 @@ def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
     if peers.pools:
         yield _pools(catalog, peers)
     if peers.cited:
-        yield Table(
+        yield listing(
             "More tools and their strengths",
-            Column("Tool and version", numeric=False),
-            (Column("How we ran the tool, and its strengths", numeric=False),),
-            tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
+            peers.cited,
+            texts("Tool and version", lambda tool: Cell(tool.name, href=tool.url)),
+            texts("How we ran the tool, and its strengths", lambda tool: Cell(tool.why, "kv-why")),
         )
-    yield Table(
+    yield listing(
         "Versions and settings of the tools that were run",
-        Column("Tool and version", numeric=False),
-        (Column("Run on"), Column("Function and settings", numeric=False)),
-        tuple(
-            Row(
-                Cell(tool.name, href=tool.url),
-                (Cell(_run_on(peers, tool), "kv-num"), Cell(tool.how, "kv-why")),
-            )
-            for tool in peers.tools
-        ),
+        peers.tools,
+        texts("Tool and version", lambda tool: Cell(tool.name, href=tool.url)),
+        numbers("Run on", lambda tool: _run_on(peers, tool)),
+        texts("Function and settings", lambda tool: Cell(tool.how, "kv-why")),
     )
 
 
@@ -59,16 +55,15 @@ def _days(peers: PeersFile, questions: Sequence[Question | PoolQuestion]) -> str
 
 
 def _peers(catalog: Catalog, peers: PeersFile) -> Table:
-    return Table(
+    tools = _asked_tools(peers, peers.cases)
+    return listing(
         f"Requests that fit, by tool. Other tools were run {_days(peers, peers.cases)}",
-        Column("Question", numeric=False),
-        (
-            Column("kvreport, vLLM"),
-            Column("Upper bound"),
-            *(Column(tool.name, hint=tool.how) for tool in _asked_tools(peers, peers.cases)),
-            Column("Statements and methods of the other tools", numeric=False),
-        ),
-        tuple(_asked(catalog, peers, case) for case in peers.cases),
+        peers.cases,
+        texts("Question", lambda case: _question(catalog, case)),
+        numbers("kvreport, vLLM", lambda case: _ours(catalog, case, "vllm", case.utilization)),
+        numbers("Upper bound", lambda case: _ours(catalog, case, "ceiling")),
+        *(numbers(tool.name, partial(_whole, tool), hint=tool.how) for tool in tools),
+        texts("Statements and methods of the other tools", lambda case: _notes(tools, case)),
     )
 
 
@@ -78,33 +73,42 @@ def _asked_tools(peers: PeersFile, questions: Sequence[Question | PoolQuestion])
     return [tool for tool in peers.tools if tool.key in named]
 
 
-def _answers(tools: Sequence[Tool], question: Question | PoolQuestion) -> tuple[list[float | None], str]:
-    """What each tool answered, and what the answers say of themselves."""
-    given = {answer.tool: answer for answer in question.answers}
-    answers = [(tool, given.get(tool.key)) for tool in tools]
-    notes = (f"{tool.name.partition(' ')[0]}: {one.note}" for tool, one in answers if one and one.note)
-    return [None if one is None else one.requests for _, one in answers], "; ".join(notes)
+def _requests(tool: Tool, question: Question | PoolQuestion) -> float | None:
+    """The requests that a tool answered; None where it did not."""
+    return next((answer.requests for answer in question.answers if answer.tool == tool.key), None)
+
+
+def _notes(tools: Sequence[Tool], question: Question | PoolQuestion) -> Cell:
+    """What the answers of the tools say of themselves."""
+    given = {answer.tool: answer.note for answer in question.answers}
+    notes = (f"{tool.name.partition(' ')[0]}: {given[tool.key]}" for tool in tools if given.get(tool.key))
+    return Cell("; ".join(notes), "kv-why")
 
 
 def _pools(catalog: Catalog, peers: PeersFile) -> Table:
     tools = _asked_tools(peers, peers.pools)
-    return Table(
+    return listing(
         f"Requests that fit in a pool of 40 GiB per device with a 16-bit cache. Other tools were run {_days(peers, peers.pools)}",
-        Column("Question", numeric=False),
-        (
-            Column("vLLM's own planner"),
-            Column("kvreport, vLLM"),
-            *(Column(tool.name, hint=tool.how) for tool in tools),
-            Column("Statements and methods of the other tools", numeric=False),
-        ),
-        tuple(_pool_row(catalog, tools, question) for question in peers.pools),
+        peers.pools,
+        texts("Question", lambda question: _pool_question(catalog, question)),
+        numbers("vLLM's own planner", lambda question: _decimal(question.planner)),
+        numbers("kvreport, vLLM", lambda question: _decimal(_in_pool(catalog, question))),
+        *(numbers(tool.name, partial(_concurrency, tool), hint=tool.how) for tool in tools),
+        texts("Statements and methods of the other tools", lambda question: _notes(tools, question)),
     )
 
 
-def _pool_row(catalog: Catalog, tools: Sequence[Tool], question: PoolQuestion) -> Row:
+def _pool_question(catalog: Catalog, question: PoolQuestion) -> Cell:
     model = catalog.model(question.model)
-    # The planner was given the pool, whether or not a device has room for it beside the weights.
-    ours = hypothetical(
+    ranks = f", {question.tensor_parallel} ranks" if question.tensor_parallel > 1 else ""
+    said = f"{model.name} at {units.human_tokens(question.context_tokens)}{ranks}"
+    return Cell(said, href=f"models/{model.slug}/")
+
+
+def _in_pool(catalog: Catalog, question: PoolQuestion) -> float | None:
+    """Our own answer: the planner was given the pool, whether or not a device has room for it beside the weights."""
+    model = catalog.model(question.model)
+    return hypothetical(
         model,
         gpu="h100-sxm-80gb",
         tensor_parallel=question.tensor_parallel,
@@ -113,51 +117,41 @@ def _pool_row(catalog: Catalog, tools: Sequence[Tool], question: PoolQuestion) -
         kv_pool=POOL_BYTES,
         catalog=catalog,
     ).max_concurrency
-    theirs, notes = _answers(tools, question)
-    ranks = f", {question.tensor_parallel} ranks" if question.tensor_parallel > 1 else ""
-    return Row(
-        Cell(
-            f"{model.name} at {units.human_tokens(question.context_tokens)}{ranks}",
-            href=f"models/{model.slug}/",
-        ),
-        (
-            *(_decimal(number) for number in (question.planner, ours, *theirs)),
-            Cell(notes, "kv-why"),
-        ),
-    )
+
+
+def _concurrency(tool: Tool, question: PoolQuestion) -> Cell:
+    return _decimal(_requests(tool, question))
 
 
 def _decimal(number: float | None) -> Cell:
-    return Cell("") if number is None else Cell(f"{number:,.2f}", "kv-num", value=number)
+    return Cell("" if number is None else f"{number:,.2f}", value=number)
 
 
-def _asked(catalog: Catalog, peers: PeersFile, case: Question) -> Row:
+def _whole(tool: Tool, case: Question) -> int | None:
+    requests = _requests(tool, case)
+    return None if requests is None else int(requests)
+
+
+def _question(catalog: Catalog, case: Question) -> Cell:
     model, gpu = catalog.model(case.model), catalog.accelerator(case.gpu)
-    ours = [
-        estimate(
-            model,
-            gpu=gpu,
-            tensor_parallel=case.tensor_parallel,
-            context_tokens=case.context_tokens,
-            weights=case.weight_format,
-            kv=case.kv_format or "auto",
-            engine=engine,
-            utilization=share_of_memory,
-            catalog=catalog,
-        ).max_concurrent_requests_by_memory
-        for engine, share_of_memory in (("vllm", case.utilization), ("ceiling", None))
-    ]
-    theirs, notes = _answers(_asked_tools(peers, peers.cases), case)
     devices = f"{case.tensor_parallel} × " if case.tensor_parallel > 1 else ""
     formats = f"{case.weight_format or 'as released'}, cache {case.kv_format or 'as declared'}"
-    return Row(
-        Cell(
-            f"{model.name} at {units.human_tokens(case.context_tokens)}",
-            hint=f"{devices}{gpu.name}, {formats}, memory share {case.utilization:g}",
-            href=f"models/{model.slug}/",
-        ),
-        (
-            *(count_cell(None if number is None else int(number)) for number in (*ours, *theirs)),
-            Cell(notes, "kv-why"),
-        ),
+    return Cell(
+        f"{model.name} at {units.human_tokens(case.context_tokens)}",
+        hint=f"{devices}{gpu.name}, {formats}, memory share {case.utilization:g}",
+        href=f"models/{model.slug}/",
     )
+
+
+def _ours(catalog: Catalog, case: Question, engine: str, utilization: float | None = None) -> int:
+    return estimate(
+        catalog.model(case.model),
+        gpu=catalog.accelerator(case.gpu),
+        tensor_parallel=case.tensor_parallel,
+        context_tokens=case.context_tokens,
+        weights=case.weight_format,
+        kv=case.kv_format or "auto",
+        engine=engine,
+        utilization=utilization,
+        catalog=catalog,
+    ).max_concurrent_requests_by_memory

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvreport.catalog.recipes_check import Claimed, EngineSays, RecipesCheck, Stopped
 from kvreport.catalog.server_flags import flag_names
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.units import count
 from kvreport.words import NO_REQUEST
 
@@ -18,77 +18,66 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
     unknown = counts.get("commands of models that are not in the catalog", 0)
     checkout = f"{source.repository}/blob/{source.commit or 'main'}"
     at = f"{source.repository.removeprefix('https://github.com/')} at {(source.commit or '')[:8]}"
-    yield Table(
+    yield listing(
         f"{len(found.low_minimums)} of {minimums} stated minimums of memory are less than the weights that the checkpoint loads "
         f"({at}; {found.checked_with})",
-        Column("Recipe and variant", numeric=False),
-        (
-            Column("Stated minimum", "GB"),
-            Column("Weights", "GB"),
-            Column("By the recipes' own rule (weights x 1.2)", "GB"),
-            Column("vLLM's planner", numeric=False),
+        found.low_minimums,
+        texts("Recipe and variant", lambda one: _place(one, checkout)),
+        numbers("Stated minimum", lambda one: _gigabytes(one.stated_gb), "GB"),
+        numbers("Weights", lambda one: _gigabytes(one.weights_gb), "GB"),
+        numbers(
+            "By the recipes' own rule (weights x 1.2)",
+            lambda one: _gigabytes(one.by_the_recipes_rule_gb),
+            "GB",
         ),
-        tuple(
-            Row(
-                _place(one, checkout),
-                (
-                    *(
-                        Cell(f"{value:,.1f}", "kv-num", value)
-                        for value in (one.stated_gb, one.weights_gb, one.by_the_recipes_rule_gb)
-                    ),
-                    Cell(said(one.engine)),
-                ),
-            )
-            for one in found.low_minimums
-        ),
+        texts("vLLM's planner", lambda one: said(one.engine)),
         css="kv-words",
         noun="variants",
     )
-    yield Table(
+    yield listing(
         f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; {unknown} more have no numbers. "
         f"The length is the {flag_names('vllm')['context']} with which a command would start",
-        Column("Recipe, variant and hardware", numeric=False),
-        (
-            Column("Command", numeric=False),
-            Column("Why", numeric=False),
-            Column("Short", "GiB per GPU"),
-            Column("Length", "tokens"),
-            Column("vLLM's planner", numeric=False),
+        found.commands_that_do_not_start,
+        texts("Recipe, variant and hardware", lambda one: _place(one, checkout, one.hardware)),
+        texts("Command", lambda one: one.command),
+        texts("Why", _why),
+        numbers(
+            "Short",
+            lambda one: f"{one.short_gib_per_gpu:,.1f}" if one.short_gib_per_gpu else "-",
+            "GiB per GPU",
         ),
-        tuple(
-            Row(
-                _place(one, checkout, one.hardware),
-                (Cell(one.command), *_why(one), Cell(said(one.engine))),
-            )
-            for one in found.commands_that_do_not_start
-        ),
+        numbers("Length", _length, "tokens"),
+        texts("vLLM's planner", lambda one: said(one.engine)),
         css="kv-words",
         noun="commands",
     )
-
     if found.commands_without_numbers:
-        yield Table(
+        yield listing(
             f"{unknown} of {commands} commands name a model without numbers; the list of models known only by name shows what was "
             "tried for each",
-            Column("Model", numeric=False),
-            (Column("Commands"), Column("Why", numeric=False)),
-            tuple(
-                Row(Cell(one.model), (Cell(count(one.commands), "kv-num", value=one.commands), Cell(one.why)))
-                for one in found.commands_without_numbers
-            ),
+            found.commands_without_numbers,
+            texts("Model", lambda one: one.model),
+            numbers("Commands", lambda one: one.commands),
+            texts("Why", lambda one: one.why),
             css="kv-words",
             noun="models",
         )
 
 
-def _why(one: Stopped) -> tuple[Cell, Cell, Cell]:
-    """Why a command does not start, by how much, and the length that would: only a shorter request helps a pool."""
+def _gigabytes(value: float) -> Cell:
+    return Cell(f"{value:,.1f}", value=value)
+
+
+def _why(one: Stopped) -> str:
     word = NO_REQUEST.get(one.verdict or "", (one.reason or one.verdict or "",))[0]
-    length = "-"
-    if one.verdict == "cache_exceeds_pool":
-        length = count(one.longest_context) if one.longest_context else "none"
-    short = f"{one.short_gib_per_gpu:,.1f}" if one.short_gib_per_gpu else "-"
-    return Cell(word.replace(" ", "\N{NO-BREAK SPACE}")), Cell(short, "kv-num"), Cell(length, "kv-num")
+    return word.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _length(one: Stopped) -> str:
+    """The length with which a command would start: only a shorter request helps a pool."""
+    if one.verdict != "cache_exceeds_pool":
+        return "-"
+    return count(one.longest_context) if one.longest_context else "none"
 
 
 def said(engine: EngineSays) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvreport import units
 from kvreport.publish.traffic_data import hits_of
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.traffic.hits import DEFINITIONS
 from kvreport.traffic.shipped import published_checks, shipped_traces
 
@@ -18,63 +18,52 @@ def tables() -> tuple[Table, ...]:
 
 
 def _simulator(simulator: dict[str, Any]) -> Table:
-    rows = []
-    for run in simulator["runs"]:
-        sizes = [blocks for blocks, _, _ in run["points"]]
-        ours = hits_of(run["trace"], sizes, warmup=0.5)
-        gaps = [abs(one - hits) for one, (_, hits, _) in zip(ours, run["points"], strict=True)]
-        equal = sum(gap == 0 for gap in gaps)
-        cells = (
-            Cell(f"{equal} of {len(gaps)}", "kv-num", equal),
-            Cell(units.count(max(gaps)), "kv-num", max(gaps)),
-            Cell(f"{units.count(min(sizes))} to {units.count(max(sizes))}", "kv-num"),
-        )
-        rows.append(Row(Cell(shipped_traces()[run["trace"]].label), cells))
-    return Table(
+    def sizes(run: dict[str, Any]) -> list[int]:
+        return [blocks for blocks, _, _ in run["points"]]
+
+    gaps = {
+        run["trace"]: [
+            abs(one - hits)
+            for one, (_, hits, _) in zip(
+                hits_of(run["trace"], sizes(run), warmup=0.5), run["points"], strict=True
+            )
+        ]
+        for run in simulator["runs"]
+    }
+    return listing(
         f"Hit tokens of LRU compared with {simulator['name']}, last half of each trace",
-        Column("Trace", numeric=False),
-        (
-            Column("Cache sizes with equal hits"),
-            Column("Largest difference (tokens)"),
-            Column("Cache sizes (blocks)"),
+        simulator["runs"],
+        texts("Trace", lambda run: shipped_traces()[run["trace"]].label),
+        numbers("Cache sizes with equal hits", lambda run: _equal(gaps[run["trace"]])),
+        numbers("Largest difference (tokens)", lambda run: max(gaps[run["trace"]])),
+        numbers(
+            "Cache sizes (blocks)",
+            lambda run: f"{units.count(min(sizes(run)))} to {units.count(max(sizes(run)))}",
         ),
-        tuple(rows),
     )
 
 
+def _equal(gaps: list[int]) -> Cell:
+    return Cell(f"{gaps.count(0)} of {len(gaps)}", value=gaps.count(0))
+
+
 def _published(checks: dict[str, Any]) -> Table:
-    rows = [
-        Row(
-            Cell(check["source"]),
-            (
-                Cell(f"{check['quantity']}; {DEFINITIONS[check['definition']]}"),
-                Cell(str(check["published"]), "kv-num"),
-                Cell(f"{check['found']:.1f}", "kv-num"),
-                Cell(check.get("why", "agrees").strip()),
-            ),
-        )
+    recomputed = [
+        {
+            "source": check["source"],
+            "quantity": f"{check['quantity']}; {DEFINITIONS[check['definition']]}",
+            "published": str(check["published"]),
+            "found": f"{check['found']:.1f}",
+            "why": check.get("why", "agrees").strip(),
+        }
         for check in checks["published"]
     ]
-    rows += [
-        Row(
-            Cell(record["source"]),
-            (
-                Cell(record["quantity"]),
-                Cell(record["published"], "kv-num"),
-                Cell(record["found"], "kv-num"),
-                Cell(record["why"]),
-            ),
-        )
-        for record in checks["recorded"]
-    ]
-    return Table(
+    return listing(
         "Published figures about traffic, compared with ours",
-        Column("Source", numeric=False),
-        (
-            Column("Quantity", numeric=False),
-            Column("Published"),
-            Column("Recomputed"),
-            Column("Reason for the difference", numeric=False),
-        ),
-        tuple(rows),
+        [*recomputed, *checks["recorded"]],
+        texts("Source", lambda check: check["source"]),
+        texts("Quantity", lambda check: check["quantity"]),
+        numbers("Published", lambda check: check["published"]),
+        numbers("Recomputed", lambda check: check["found"]),
+        texts("Reason for the difference", lambda check: check["why"]),
     )

@@ -7,8 +7,8 @@ Everything here comes from :func:`kvreport.evidence.validation.validate`. Each l
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +28,7 @@ from kvreport.publish.tracked_values import kept
 from kvreport.resources import data_dir, read_table
 from kvreport.site.kit import charts, figures
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
+from kvreport.site.kit.tables import Cell, ListColumn, Table, listing, numbers, texts
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import (
@@ -233,96 +233,75 @@ def _listed(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])}, and {parts[-1]}"
 
 
-def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
-    return (
-        Cell(units.count(one.count), "kv-num", value=one.count),
-        *(Cell(_share(value), "kv-num", value=value) for value in (one.median, one.p90, one.largest)),
-        Cell(f"{one.within_1_percent:.0%}", "kv-num", value=one.within_1_percent),
-        Cell(f"{one.bias * 100:+.2f}%", "kv-num", value=one.bias),
+def _statistics(
+    caption: str, head: ListColumn[Statistic], rows: Iterable[Statistic], *, sortable: bool = False
+) -> Table:
+    return listing(
+        caption,
+        rows,
+        head,
+        numbers("Logs", lambda one: one.count),
+        numbers("Median error", lambda one: Cell(_share(one.median), value=one.median)),
+        numbers("90th percentile", lambda one: Cell(_share(one.p90), value=one.p90)),
+        numbers("Largest", lambda one: Cell(_share(one.largest), value=one.largest)),
+        numbers("Within 1%", lambda one: Cell(f"{one.within_1_percent:.0%}", value=one.within_1_percent)),
+        numbers("Median, signed", lambda one: Cell(f"{one.bias * 100:+.2f}%", value=one.bias)),
+        sortable=sortable,
     )
 
 
-_STATISTICS: Final = (
-    Column("Logs"),
-    Column("Median error"),
-    Column("90th percentile"),
-    Column("Largest"),
-    Column("Within 1%"),
-    Column("Median, signed"),
-)
+_UNKNOWN_TOO: Final = {"complete": "", "all": "including logs with some flags unknown"}
 
 
 def _errors(found: Validation) -> Table:
     rows = []
-    for quantity, words in QUANTITIES.items():
-        for scope, hint in (("complete", ""), ("all", "including logs with some flags unknown")):
-            one = found.statistic(quantity, scope)
-            before = found.statistic(quantity)
-            if one is not None and (scope == "complete" or before is None or before.count != one.count):
-                rows.append(Row(Cell(words, hint=hint), _statistic_cells(one)))
-    return Table(
-        "Relative errors of the predictions", Column("Quantity", numeric=False), _STATISTICS, tuple(rows)
+    for quantity in QUANTITIES:
+        complete, every = found.statistic(quantity), found.statistic(quantity, "all")
+        rows += [] if complete is None else [complete]
+        if every is not None and (complete is None or complete.count != every.count):
+            rows.append(every)
+    head: ListColumn[Statistic] = texts(
+        "Quantity", lambda one: Cell(QUANTITIES[one.quantity], hint=_UNKNOWN_TOO[one.scope])
     )
+    return _statistics("Relative errors of the predictions", head, rows)
 
 
 def _starts(found: Validation) -> Table:
     counts = {(predicted, observed): count for predicted, observed, count in found.starts}
-    rows = tuple(
-        Row(
-            Cell("predicted to start" if predicted else "predicted to fail"),
-            tuple(
-                Cell(
-                    units.count(counts.get((predicted, observed), 0)),
-                    "kv-num",
-                    value=counts.get((predicted, observed), 0),
-                )
-                for observed in (True, False)
-            ),
-        )
-        for predicted in (True, False)
-    )
-    return Table(
+    return listing(
         "Does the server start? Prediction and log, if all flags are known",
-        Column("Prediction", numeric=False),
-        (Column("Started"), Column("Failed to start")),
-        rows,
+        (True, False),
+        texts("Prediction", lambda predicted: "predicted to start" if predicted else "predicted to fail"),
+        numbers("Started", lambda predicted: counts.get((predicted, True), 0)),
+        numbers("Failed to start", lambda predicted: counts.get((predicted, False), 0)),
     )
 
 
 def _planner(found: PlannerCheck) -> Table:
     """How many points of the engine's own planner are met, and with what assumption."""
-
-    def row(text: str, count: int, of: int | None = None) -> Row:
-        share = Cell("" if of is None else f"{count / of:.2%}", "kv-num")
-        return Row(Cell(text), (Cell(units.count(count), "kv-num", value=count), share))
-
-    return Table(
+    rows: list[tuple[str, int, int | None]] = [
+        ("models", found.models, None),
+        ("rows (a model with one set of flags)", found.rows, None),
+        ("points (a row with one pool size and one length)", found.points, None),
+        ("points where both are equal", found.equal, found.points),
+        ("points within 1%", found.near, found.points),
+        ("points that are equal without an inferred flag", found.equal_as_recorded, found.points),
+        (f"rows with an inferred flag ({found.inferred_flag})", found.inferred_rows, None),
+        ("rows left out because the config is not available", found.left_out_rows, None),
+    ]
+    if found.layout_points:
+        rows += [
+            ("models with pipeline or decode-context parallelism", found.layout_models, None),
+            ("rows of these models (a model with one set of flags in one layout)", found.layout_rows, None),
+            ("points of these rows", found.layout_points, None),
+            ("points of these rows where both are equal", found.layout_equal, found.layout_points),
+        ]
+    return listing(
         f"Blocks, tokens and concurrency compared with {found.engine}'s planner, run without a GPU on config.json alone",
-        Column("Compared", numeric=False),
-        (Column("Count"), Column("Share")),
-        (
-            row("models", found.models),
-            row("rows (a model with one set of flags)", found.rows),
-            row("points (a row with one pool size and one length)", found.points),
-            row("points where both are equal", found.equal, found.points),
-            row("points within 1%", found.near, found.points),
-            row("points that are equal without an inferred flag", found.equal_as_recorded, found.points),
-            row(f"rows with an inferred flag ({found.inferred_flag})", found.inferred_rows),
-            row("rows left out because the config is not available", found.left_out_rows),
-            *(
-                (
-                    row("models with pipeline or decode-context parallelism", found.layout_models),
-                    row(
-                        "rows of these models (a model with one set of flags in one layout)",
-                        found.layout_rows,
-                    ),
-                    row("points of these rows", found.layout_points),
-                    row("points of these rows where both are equal", found.layout_equal, found.layout_points),
-                )
-                if found.layout_points
-                else ()
-            ),
-        ),
+        rows,
+        texts("Compared", lambda row: row[0]),
+        numbers("Count", lambda row: row[1]),
+        numbers("Share", lambda row: "" if row[2] is None else f"{row[1] / row[2]:.2%}"),
     )
 
 
@@ -358,75 +337,51 @@ def _distribution(found: Validation) -> Markup:
 
 def _by(found: Validation) -> list[Table]:
     made = []
+    names: dict[str, Callable[[str], str]] = {"engine": engine_name, "family": str, "weights": str.upper}
     for noun, what in (("engine", "Release"), ("family", "Model family"), ("weights", "Weight format")):
-        names: dict[str, Callable[[str], str]] = {"engine": engine_name, "weights": str.upper}
-        name = names.get(noun, str)
-        rows = [
-            Row(
-                Cell(name(one.scope.partition(": ")[2]), hint=QUANTITIES[one.quantity]), _statistic_cells(one)
-            )
-            for one in sorted(found.statistics, key=lambda s: (s.scope, list(QUANTITIES).index(s.quantity)))
-            if one.scope.startswith(f"{noun}: ")
-        ]
+        of_noun = [one for one in found.statistics if one.scope.startswith(f"{noun}: ")]
+        rows = sorted(of_noun, key=lambda one: (one.scope, list(QUANTITIES).index(one.quantity)))
+        head = texts(what, partial(_scope, names[noun]))
         caption = f"Relative errors by {what[0].lower()}{what[1:]}"
-        made.append(Table(caption, Column(what, numeric=False), _STATISTICS, tuple(rows), sortable=True))
+        made.append(_statistics(caption, head, rows, sortable=True))
     return made
 
 
-def _oracle(found: OracleCheck) -> tuple[Table, ...]:
-    rows = (
-        ("points (a model with one set of flags on one device)", found.points),
-        ("points where every setting and count is equal", found.equal),
-        ("points where the engine stopped with an error (not compared)", found.refused_by_engine),
-        ("configs not compared: different from the catalog's, or an unsupported class", found.other_classes),
+def _scope(name: Callable[[str], str], one: Statistic) -> Cell:
+    return Cell(name(one.scope.partition(": ")[2]), hint=QUANTITIES[one.quantity])
+
+
+def _oracle(found: OracleCheck) -> Iterator[Table]:
+    counts = {
+        "points (a model with one set of flags on one device)": found.points,
+        "points where every setting and count is equal": found.equal,
+        "points where the engine stopped with an error (not compared)": found.refused_by_engine,
+        "configs not compared: different from the catalog's, or an unsupported class": found.other_classes,
+    }
+    yield listing(
+        f"Argument resolution and pool configurators of {found.engine}, run without a GPU for {found.models} models and "
+        f"{len(found.accelerators)} devices ({found.day})",
+        counts,
+        texts("Compared", Cell),
+        numbers("Points", lambda said: counts[said]),
     )
-    tables = [
-        Table(
-            f"Argument resolution and pool configurators of {found.engine}, run without a GPU for {found.models} models and "
-            f"{len(found.accelerators)} devices ({found.day})",
-            Column("Compared", numeric=False),
-            (Column("Points"),),
-            tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),
-        )
-    ]
     if found.releases:
-        tables.append(
-            Table(
-                "Points by release of SGLang",
-                Column("Release", numeric=False),
-                (Column("Points"), Column("Equal"), Column("Share")),
-                tuple(
-                    Row(
-                        Cell(one.release),
-                        (
-                            count_cell(one.points),
-                            count_cell(one.equal),
-                            Cell(f"{one.equal / one.points:.2%}", "kv-num", value=one.equal / one.points),
-                        ),
-                    )
-                    for one in found.releases
-                ),
-            )
+        yield listing(
+            "Points by release of SGLang",
+            found.releases,
+            texts("Release", lambda one: one.release),
+            numbers("Points", lambda one: one.points),
+            numbers("Equal", lambda one: one.equal),
+            numbers("Share", lambda one: Cell(f"{one.equal / one.points:.2%}", value=one.equal / one.points)),
         )
     if found.differences:
-        tables.append(
-            Table(
-                "Points with different results, by model",
-                Column("Model", numeric=False),
-                (Column("Points"), Column("Different quantity", numeric=False)),
-                tuple(
-                    Row(
-                        Cell(one.model),
-                        (
-                            count_cell(one.points),
-                            Cell(", ".join(name.replace("_", " ") for name in one.quantities)),
-                        ),
-                    )
-                    for one in found.differences
-                ),
-            )
+        yield listing(
+            "Points with different results, by model",
+            found.differences,
+            texts("Model", lambda one: one.model),
+            numbers("Points", lambda one: one.points),
+            texts("Different quantity", lambda one: ", ".join(one.quantities).replace("_", " ")),
         )
-    return tuple(tables)
 
 
 def _share(value: float) -> str:
