@@ -18,7 +18,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table
 from kvreport.site.kit.elements import KeyFigure, Link
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.words import ENGINES
@@ -137,29 +137,18 @@ def _numbers_of(catalog: Catalog, one: Newest) -> str:
 
 def _known(names: KnownNames) -> Table:
     """Every model that is known by its name alone, with what was tried."""
-    return Table(
+    searched = f"until {names.checked}: {', '.join(names.searched)}"
+    return listing(
         "Models known only by name",
-        Column("Model", numeric=False),
-        (
-            Column("Published parameters", "billions"),
-            Column("Why there is no record", numeric=False),
-            Column("Tried", numeric=False),
+        names.models,
+        texts("Model", lambda one: Cell(one.id, href=_file(names.sources[one.source], one.path))),
+        numbers(
+            "Published parameters",
+            lambda one: Cell("" if one.billions is None else f"{one.billions:g}", value=one.billions),
+            "billions",
         ),
-        tuple(
-            Row(
-                Cell(one.id, href=_file(names.sources[one.source], one.path)),
-                (
-                    Cell("" if one.billions is None else f"{one.billions:g}", "kv-num", value=one.billions),
-                    Cell(_NO_RECORD[one.kind]),
-                    Cell(
-                        one.tried or f"until {names.checked}: {', '.join(names.searched)}"
-                        if one.kind != "no_cache"
-                        else ""
-                    ),
-                ),
-            )
-            for one in names.models
-        ),
+        texts("Why there is no record", lambda one: _NO_RECORD[one.kind]),
+        texts("Tried", lambda one: (one.tried or searched) if one.kind != "no_cache" else ""),
         name="known-names",
         css="kv-words",
         noun="models",
@@ -168,11 +157,12 @@ def _known(names: KnownNames) -> Table:
 
 def _known_accelerators(names: KnownNames) -> Table:
     """Every accelerator that is known by its name alone, with what was tried."""
-    return Table(
+    return listing(
         "Accelerators known only by name",
-        Column("Accelerator", numeric=False),
-        (Column("Published memory", numeric=False), Column("What is missing for a record", numeric=False)),
-        tuple(Row(Cell(one.name), (Cell(one.memory or ""), Cell(one.tried))) for one in names.accelerators),
+        names.accelerators,
+        texts("Accelerator", lambda one: one.name),
+        texts("Published memory", lambda one: one.memory or ""),
+        texts("What is missing for a record", lambda one: one.tried),
         name="known-accelerators",
         css="kv-words",
         noun="accelerators",

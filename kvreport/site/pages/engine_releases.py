@@ -10,7 +10,7 @@ from kvreport.estimation.difference import WORDS
 from kvreport.publish import engine_changes
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.words import counted
@@ -62,22 +62,23 @@ def _sentence(step: Mapping[str, Any]) -> str:
 
 
 def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
-    rows = []
-    for one in step["models"]:
-        model, change = site.catalog.model(one["model"]), one["new"] / one["old"] - 1
-        cells = (
-            Cell(f"{one['old']:,.2f}", "kv-num", value=one["old"]),
-            Cell(f"{one['new']:,.2f}", "kv-num", value=one["new"]),
-            Cell(f"{100 * change:+,.1f}", "kv-num", value=change),
-            Cell(WORDS[one["cause"]] if one["cause"] else "unknown"),
-        )
-        rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
-    return Table(
+    def model(one: Mapping[str, Any]) -> Cell:
+        found = site.catalog.model(one["model"])
+        return Cell(found.name, href=f"models/{found.slug}/")
+
+    def change(one: Mapping[str, Any]) -> Cell:
+        share = one["new"] / one["old"] - 1
+        return Cell(f"{100 * share:+,.1f}", value=share)
+
+    return listing(
         f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that the cache of one GPU holds, also where "
         "the server does not start with its defaults",
-        Column("Model", numeric=False),
-        (Column("Before"), Column("After"), Column("Change", "%"), Column("Largest cause", numeric=False)),
-        tuple(rows),
+        step["models"],
+        texts("Model", model),
+        numbers("Before", lambda one: Cell(f"{one['old']:,.2f}", value=one["old"])),
+        numbers("After", lambda one: Cell(f"{one['new']:,.2f}", value=one["new"])),
+        numbers("Change", change, "%"),
+        texts("Largest cause", lambda one: WORDS[one["cause"]] if one["cause"] else "unknown"),
         sortable=True,
         noun="models",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvreport.catalog.release import ClassList, Numbers, Rule, RulesFile, read_rules, release_number
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, texts
 from kvreport.site.kit.templating import render
 from kvreport.site.pages import validation
 from kvreport.words import counted
@@ -50,19 +50,13 @@ def _cases(catalog: Catalog, family: str) -> Sequence[tuple[Numbers, Compared]]:
 
 def _ranges(rules: RulesFile) -> Table:
     label = rules.records[-1].label.split()[0]
-    rows = (
-        Row(Cell(one.name), (Cell(one.label), Cell(one.first), Cell(one.version))) for one in rules.records
-    )
-    columns = (
-        Column("Releases", numeric=False),
-        Column("From", numeric=False),
-        Column("Computed as", numeric=False),
-    )
-    return Table(
+    return listing(
         f"Names of {label}'s releases on the command line",
-        Column("Name", numeric=False),
-        columns,
-        tuple(rows),
+        rules.records,
+        texts("Name", lambda one: one.name),
+        texts("Releases", lambda one: one.label),
+        texts("From", lambda one: one.first),
+        texts("Computed as", lambda one: one.version),
     )
 
 

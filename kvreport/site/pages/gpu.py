@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from kvreport import units
@@ -22,7 +23,7 @@ from kvreport.site.kit.elements import Bar, KeyFigure
 from kvreport.site.kit.groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import agreement, local
@@ -259,39 +260,37 @@ def _bar(gpu: Accelerator) -> Bar | None:
 
 def _memory(gpu: Accelerator) -> Table:
     memory = gpu.memory
-    rows = []
-    for name, figure, meaning in (
-        ("advertised", memory.advertised, f"memory on the product label, in {memory.advertised_unit}"),
-        ("driver-visible", memory.driver_visible, "memory that the driver reports"),
-        (
-            "usable",
-            memory.usable,
-            "memory that a process can allocate; the engine's memory share applies to this amount",
+    meanings = {
+        "advertised": f"memory on the product label, in {memory.advertised_unit}",
+        "driver-visible": "memory that the driver reports",
+        "usable": "memory that a process can allocate; the engine's memory share applies to this amount",
+    }
+    figures = {
+        "advertised": memory.advertised,
+        "driver-visible": memory.driver_visible,
+        "usable": memory.usable,
+    }
+
+    def size(name: str) -> int | None:
+        figure = figures[name]
+        return None if figure is None else figure.value
+
+    def quoted(name: str) -> str:
+        figure = figures[name]
+        return (figure.quote if figure else None) or "–"
+
+    return listing(
+        "Advertised, reported and usable memory per GPU",
+        figures,
+        texts("Memory", Cell),
+        numbers("Size", lambda name: tables.size_cell(size(name)), "GiB"),
+        numbers(
+            "Size", lambda name: Cell("–", value=-1) if (found := size(name)) is None else found, "bytes"
         ),
-    ):
-        cells = (
-            tables.size_cell(figure.value if figure else None),
-            Cell(
-                units.count(figure.value) if figure else "–", "kv-num", value=figure.value if figure else -1
-            ),
-            evidence_cell(figure),
-            Cell(meaning, "kv-words"),
-            Cell(figure.quote or "–" if figure else "–", "kv-words"),
-            source_cell(figure),
-        )
-        rows.append(Row(Cell(name), cells))
-    return Table(
-        caption="Advertised, reported and usable memory per GPU",
-        head=Column("Memory", numeric=False),
-        columns=(
-            Column("Size", "GiB"),
-            Column("Size", "bytes"),
-            Column("Evidence", numeric=False),
-            Column("What it is", numeric=False),
-            Column("Quoted as", numeric=False),
-            Column("Source", numeric=False),
-        ),
-        rows=tuple(rows),
+        texts("Evidence", lambda name: evidence_cell(figures[name])),
+        texts("What it is", lambda name: Cell(meanings[name], "kv-words")),
+        texts("Quoted as", lambda name: Cell(quoted(name), "kv-words")),
+        texts("Source", lambda name: source_cell(figures[name])),
         name="memory-table",
     )
 
@@ -405,40 +404,32 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
 
 def _slices(site: SiteData, gpu: Accelerator) -> Table:
     """Each slice with its memory and the largest model, by parameters, that it serves as released."""
-    context = site.counted_context
     weights = dict(site.on_one.get((gpu.id, RELEASED), ()))
     by_size = sorted(weights, key=lambda name: (-site.parameters[name], name))
-    rows = []
-    for one in gpu.slices:
-        device = gpu.sliced(one.name)
+
+    @cache
+    def largest(name: str) -> tuple[Model | None, int]:
         answers = (
-            (site.catalog.models[name], _requests(site, name, f"{gpu.id}:{one.name}"))
-            for name in by_size
-            if weights[name] < device.usable_bytes
+            (site.catalog.models[model], _requests(site, model, f"{gpu.id}:{name}"))
+            for model in by_size
+            if weights[model] < gpu.sliced(name).usable_bytes
         )
-        model, requests = next((answer for answer in answers if answer[1]), (None, 0))
-        cells = (
-            tables.count_cell(one.instances),
-            tables.size_cell(device.usable_bytes),
-            evidence_cell(device.memory.usable),
-            Cell(f"{one.compute[0]}/{one.compute[1]}", "kv-num", value=one.compute[0]),
-            Cell("none") if model is None else Cell(model.name, href=f"models/{model.slug}/"),
-            tables.count_cell(requests),
-        )
-        rows.append(Row(Cell(f"{gpu.id}:{one.name}"), cells))
-    return Table(
-        caption=f"MIG slices, by the names that --gpu accepts, with the largest model that each serves as released at "
-        f"{units.human_tokens(context)} tokens. Slices are not in the dataset.",
-        head=Column("Slice", numeric=False),
-        columns=(
-            Column("Per GPU"),
-            Column("Usable memory", "GiB"),
-            Column("Evidence", numeric=False),
-            Column("Compute"),
-            Column("Largest model", numeric=False),
-            Column("Requests"),
-        ),
-        rows=tuple(rows),
+        return next((answer for answer in answers if answer[1]), (None, 0))
+
+    def linked(model: Model | None) -> Cell:
+        return Cell("none") if model is None else Cell(model.name, href=f"models/{model.slug}/")
+
+    return listing(
+        f"MIG slices, by the names that --gpu accepts, with the largest model that each serves as released at "
+        f"{units.human_tokens(site.counted_context)} tokens. Slices are not in the dataset.",
+        gpu.slices,
+        texts("Slice", lambda one: f"{gpu.id}:{one.name}"),
+        numbers("Per GPU", lambda one: one.instances),
+        numbers("Usable memory", lambda one: tables.size_cell(gpu.sliced(one.name).usable_bytes), "GiB"),
+        texts("Evidence", lambda one: evidence_cell(gpu.sliced(one.name).memory.usable)),
+        numbers("Compute", lambda one: Cell(f"{one.compute[0]}/{one.compute[1]}", value=one.compute[0])),
+        texts("Largest model", lambda one: linked(largest(one.name)[0])),
+        numbers("Requests", lambda one: largest(one.name)[1]),
         name="slices-table",
     )
 
@@ -462,32 +453,19 @@ def _rates(gpu: Accelerator) -> Table:
         ("Network ports, one direction", gpu.network_bytes_per_s, "GB/s", 10**9),
         ("Power", gpu.power_watts, "W", 1),
     )
-    rows = []
-    for name, figure, unit, scale in figures:
-        if figure is None:
-            continue
-        text = f"{figure.value / scale:,.2f}".rstrip("0").rstrip(".")
-        rows.append(
-            Row(
-                Cell(name),
-                (
-                    Cell(text, "kv-num", value=figure.value),
-                    Cell(unit),
-                    evidence_cell(figure),
-                    source_cell(figure),
-                ),
-            )
-        )
-    return Table(
-        caption="Specifications per GPU, with the evidence for each value",
-        head=Column("Figure", numeric=False),
-        columns=(
-            Column("Value"),
-            Column("Unit", numeric=False),
-            Column("Evidence", numeric=False),
-            Column("Source", numeric=False),
-        ),
-        rows=tuple(rows),
+    known = [(name, figure, unit, scale) for name, figure, unit, scale in figures if figure is not None]
+
+    def number(figure: Figure, scale: int) -> Cell:
+        return Cell(f"{figure.value / scale:,.2f}".rstrip("0").rstrip("."), value=figure.value)
+
+    return listing(
+        "Specifications per GPU, with the evidence for each value",
+        known,
+        texts("Figure", lambda row: row[0]),
+        numbers("Value", lambda row: number(row[1], row[3])),
+        texts("Unit", lambda row: row[2]),
+        texts("Evidence", lambda row: evidence_cell(row[1])),
+        texts("Source", lambda row: source_cell(row[1])),
         name="rates-table",
     )
 

@@ -19,7 +19,7 @@ from kvreport.catalog.measurement import MeasuredQuantity, Measurement, load_mea
 from kvreport.resources import read_table
 from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.words import counted
@@ -268,76 +268,59 @@ def _summary(question: ExperimentQuestion, one: Measurement) -> Table:
     groups: dict[tuple[str, str], list[MeasuredQuantity]] = {}
     for reading in one.readings:
         groups.setdefault((reading.case, reading.quantity), []).append(reading)
-    rows = []
-    for (case, quantity), readings in groups.items():
-        relation = readings[0].relation
-        held = [reading.holds for reading in readings if reading.holds is not None]
+
+    def number(readings: Sequence[MeasuredQuantity]) -> int:
+        return len(readings)
+
+    def held(readings: Sequence[MeasuredQuantity]) -> str:
+        known = [reading.holds for reading in readings if reading.holds is not None]
+        return f"{sum(known)} of {len(known)}" if known else "–"
+
+    def worst(readings: Sequence[MeasuredQuantity]) -> Cell:
         errors = [reading.error for reading in readings if reading.error is not None]
-        worst = max(errors, key=abs) if errors else None
-        refused = sum(reading.measured is None for reading in readings)
-        rows.append(
-            Row(
-                Cell(_said(case), hint=_said(quantity)),
-                (
-                    Cell(units.count(len(readings)), "kv-num", value=len(readings)),
-                    Cell(_WORDS[relation] or "nothing computed"),
-                    Cell(f"{sum(held)} of {len(held)}" if held else "–", "kv-num"),
-                    Cell("–" if worst is None else share(worst), "kv-num", value=worst),
-                    Cell(units.count(refused), "kv-num", value=refused),
-                ),
-            )
-        )
-    return Table(
-        caption=f"{question.title} Results by case on {one.machine.label}",
-        head=Column("Case", numeric=False),
-        columns=(
-            Column("Readings"),
-            Column("Measured against computed", numeric=False),
-            Column("Holds"),
-            Column("Largest relative difference"),
-            Column("Refused"),
-        ),
-        rows=tuple(rows),
+        return _error(max(errors, key=abs) if errors else None)
+
+    return listing(
+        f"{question.title} Results by case on {one.machine.label}",
+        groups.values(),
+        texts("Case", lambda group: Cell(_said(group[0].case), hint=_said(group[0].quantity))),
+        numbers("Readings", number),
+        texts("Measured against computed", lambda group: _WORDS[group[0].relation] or "nothing computed"),
+        numbers("Holds", held),
+        numbers("Largest relative difference", worst),
+        numbers("Refused", lambda group: sum(reading.measured is None for reading in group)),
     )
 
 
 def _readings(question: ExperimentQuestion, one: Measurement) -> Table | None:
-    rows = []
-    for reading in one.readings:
-        settings = ", ".join(
-            f"{_SETTINGS.get(key, key.replace('_', ' '))} {_setting(value)}"
-            for key, value in reading.at.items()
-            if key not in _QUIET
-        )
-        rows.append(
-            Row(
-                Cell(reading.model or _said(reading.case), hint=_said(reading.case) if reading.model else ""),
-                (
-                    Cell(_said(reading.quantity)),
-                    Cell(settings or "–"),
-                    _figure(reading.measured, reading.unit),
-                    _figure(reading.computed, reading.unit),
-                    Cell(
-                        "–" if reading.error is None else share(reading.error), "kv-num", value=reading.error
-                    ),
-                ),
-            )
-        )
-    if not rows:
+    if not one.readings:
         return None
-    return Table(
-        caption=f"{question.title} Every reading on {one.machine.label}",
-        head=Column("Model", numeric=False),
-        columns=(
-            Column("Quantity", numeric=False),
-            Column("Parameters", numeric=False),
-            Column("Measured"),
-            Column("Computed"),
-            Column("Relative difference"),
-        ),
-        rows=tuple(rows),
+    return listing(
+        f"{question.title} Every reading on {one.machine.label}",
+        one.readings,
+        texts("Model", _read_of),
+        texts("Quantity", lambda reading: _said(reading.quantity)),
+        texts("Parameters", _parameters),
+        numbers("Measured", lambda reading: _figure(reading.measured, reading.unit)),
+        numbers("Computed", lambda reading: _figure(reading.computed, reading.unit)),
+        numbers("Relative difference", lambda reading: _error(reading.error)),
         sortable=True,
     )
+
+
+def _read_of(reading: MeasuredQuantity) -> Cell:
+    case = _said(reading.case)
+    return Cell(reading.model, hint=case) if reading.model else Cell(case)
+
+
+def _parameters(reading: MeasuredQuantity) -> str:
+    shown = {key: value for key, value in reading.at.items() if key not in _QUIET}
+    named = (f"{_SETTINGS.get(key, key.replace('_', ' '))} {_setting(value)}" for key, value in shown.items())
+    return ", ".join(named) or "–"
+
+
+def _error(error: float | None) -> Cell:
+    return Cell("–" if error is None else share(error), value=error)
 
 
 def _setting(value: int | str) -> str:

@@ -12,13 +12,13 @@ from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.size import Sizing, size
+from kvreport.estimation.size import size
 from kvreport.publish.layout_names import ways
 from kvreport.publish.profiles import FOLDER, engines
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir, read_table
 from kvreport.site.kit.page import Page, Section
-from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.tables import Cell, Column, Table, listing, numbers, size_cell, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import local
@@ -132,14 +132,6 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
         f"64 concurrent requests (96 at peak) of {model.name}: prompts of {units.count(float(_START['prompt']))} tokens, "
         f"answers of {_START['output']}, a maximum context of {units.count(longest)}, and one spare replica"
     )
-    columns = (
-        Column("GPUs"),
-        Column("Replicas × GPUs"),
-        Column("Layout", numeric=False),
-        Column("Requests per replica"),
-        Column("Memory", "GiB"),
-        Column("Limited by", numeric=False),
-    )
     try:
         found = size(
             model.id,
@@ -156,23 +148,21 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
         )
     except InputError as error:
         return Table(f"{caption}: {error}", Column("GPU", numeric=False), (), ())
-    return Table(caption, Column("GPU", numeric=False), columns, tuple(_rows(site, found)))
+    return listing(
+        caption,
+        found.ranking.best_of_each()[:10],
+        texts("GPU", lambda one: _gpu(site, one.offer.accelerator.id)),
+        numbers("GPUs", lambda one: one.devices),
+        numbers("Replicas × GPUs", lambda one: f"{one.replicas[-1]} × {one.layout.devices}"),
+        texts("Layout", lambda one: _words(one.layout)),
+        numbers("Requests per replica", lambda one: one.users_each),
+        numbers("Memory", lambda one: size_cell(one.memory_bytes, 0), "GiB"),
+        texts("Limited by", lambda one: LIMITS[one.binds]),
+    )
 
 
-def _rows(site: SiteData, found: Sizing) -> list[Row]:
-    rows = []
-    for one in found.ranking.best_of_each()[:10]:
-        cells = (
-            Cell(units.count(one.devices), "kv-num", one.devices),
-            Cell(f"{one.replicas[-1]} × {one.layout.devices}", "kv-num"),
-            Cell(_words(one.layout)),
-            Cell(units.count(one.users_each), "kv-num", one.users_each),
-            Cell(units.gib(one.memory_bytes, 0), "kv-num kv-size", one.memory_bytes),
-            Cell(LIMITS[one.binds]),
-        )
-        gpu = one.offer.accelerator
-        rows.append(Row(Cell(site.gpu_name(gpu.id), href=f"gpus/{gpu.id}/"), cells))
-    return rows
+def _gpu(site: SiteData, gpu: str) -> Cell:
+    return Cell(site.gpu_name(gpu), href=f"gpus/{gpu}/")
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
