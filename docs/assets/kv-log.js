@@ -106,11 +106,15 @@
       const end = found.changes.length ? null : kvLogLines.ended(table, reading);
       const total = reading.facts.total_memory || reading.facts.capacity;
       if (end && total) site ||= await kvreport.facts(base).catch(() => null);
+      const earlier = rules && !rules.current && gpu
+        ? await before(site, model, gpu, reading, found, rules)
+        : [];
       if (mine !== turn) return;
       lay(
         reading,
         found,
         compare(reading, found, model, rules),
+        earlier,
         notes(reading, found, site, model, rules, gpu),
         [
           ...(end && total && site && !gpu ? alike(site, total) : []),
@@ -118,6 +122,62 @@
           ...more(found, reading, model, gpu),
         ],
       );
+    }
+
+    /* What the rules of an older release predict of the pool, in the files of the release that the site has, or why not. */
+    async function before(site, model, gpu, { facts }, found, { weights }) {
+      const release = Number(/^v?\d+\.(\d+)/.exec(facts.engine_version || "")?.[1]);
+      const engine = site.engines.find(({ name, label }) => { // "vLLM 0.11 to 0.16"
+        const [first, last = first] = (label.match(/\d+\.\d+/g) || []).map((one) => Number(one.slice(2)));
+        return name.startsWith("vllm") && first <= release && release <= last;
+      });
+      const why = `The log is from an older release, ${
+        facts.engine_version ? `vLLM ${facts.engine_version}` : "which it does not name"
+      }.`;
+      const other = facts.weights && Math.abs(weights / facts.weights - 1) > kvKernel.OTHER_WEIGHTS;
+      const files = engine && !other &&
+        [`engines/${engine.name}.json`, `engines/${engine.name}/${model.slug}.json`];
+      const read = files &&
+        await Promise.all(files.map((name) => load(new URL(name, base)))).catch(() => null);
+      const here = read && kvCapacity.underEngine(site, read[0]);
+      const [deployment] = read
+        ? kvState.deployments(here, kvCapacity.decided(model, read[1]), kvCapacity.gpuOf(here, gpu.id), {
+          tp: facts.tensor_parallel || 1,
+          pp: facts.pipeline_parallel,
+          dp: facts.data_parallel,
+          ep: facts.expert_parallel,
+          dcp: facts.context_parallel,
+          context: found.longest || model.limit,
+          kv: facts.kv_dtype?.startsWith("fp8") ? "fp8" : undefined,
+          share: facts.utilization,
+          batched: facts.max_batched_tokens,
+          seqs: facts.max_seqs,
+          eager: facts.eager,
+        })
+        : [];
+      const pool = deployment && Math.max(deployment.pool, 0);
+      const listed = site.engines.filter(({ name }) => name.startsWith("vllm")).map(({ label }) => label);
+      const said = other
+        ? `No KV pool is predicted: the log prints ${
+          gib(facts.weights)
+        } GiB of weights, and those of ${model.name} as released have ${
+          gib(weights)
+        } GiB per GPU. Choose the model in the format of the log.`
+        : pool === undefined
+        ? `No KV pool is predicted: this page has rules of ${listed.join(", ")}. ${
+          form.dataset.kvRuns ? "“Check every number with Python”" : "The command kvreport log"
+        } has the rules of every release.`
+        : `By the rules of ${engine.label}, the KV pool has ${gib(pool)} GiB per GPU${
+          facts.kv_pool > 0
+            ? `. The log prints ${gib(facts.kv_pool)} GiB, so the estimate differs by ${
+              ((pool / facts.kv_pool - 1) * 100).toFixed(1).replace("-", "−")
+            }%.`
+            : "."
+        }`;
+      return [
+        make("h2", {}, "The KV pool by the rules of this release"),
+        make("p", { "data-kv-before": "" }, `${why} ${said}`),
+      ];
     }
 
     /* The accelerators with the memory that a message prints: one press chooses one. */
@@ -369,7 +429,7 @@
       }
       if (rules && !rules.current) {
         said.push(
-          `The log is from an older release. This page has the rules of ${site.engine.label}. kvreport log has the rules of the release in the log.`,
+          `The log is from an older release. The block plan is checked by the rules of ${site.engine.label} only. kvreport log has the rules of the release in the log.`,
         );
       } else if (rules) {
         const missed = ignored(reading.facts);
@@ -387,7 +447,7 @@
       return said;
     }
 
-    function lay(reading, found, compared, remarks, advice) {
+    function lay(reading, found, compared, earlier, remarks, advice) {
       const children = [make("p", { class: "kv-big" }, headline(found, reading))];
       const said = new Set(reading.recognised.map((one) => one.pattern));
       const about = Object.entries(table.refusals).reverse().find(([name]) => said.has(name));
@@ -410,7 +470,7 @@
           make("ul", {}, ...found.changes.map((one) => make("li", {}, line(one)))),
         );
       }
-      children.push(...advice);
+      children.push(...advice, ...earlier);
       if (compared.length) {
         children.push(
           make("h2", {}, "Compared with the formula"),

@@ -8,6 +8,7 @@ import pytest
 from serving import until
 from visits import page
 
+from kvreport import estimate
 from kvreport.catalog.load import open_catalog
 from kvreport.startup_log import diagnose
 
@@ -116,6 +117,38 @@ def test_an_older_log_is_not_held_against_newer_rules(page: Any, address: str) -
     assert "maximum concurrency" not in page.eval_on_selector_all(
         "[data-kv-logged] tbody th", "cells => cells.map((cell) => cell.innerText)"
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "weights", "told"),
+    [
+        ("0.11.2", "7.00", "By the rules of vLLM 0.11 to 0.16, the KV pool has {} GiB per GPU"),
+        ("0.25.1", "7.00", "By the rules of vLLM 0.24 and 0.25, the KV pool has {} GiB per GPU"),
+        ("0.23.0", "7.00", "No KV pool is predicted: this page has rules of "),
+        ("0.11.2", "14.00", "No KV pool is predicted: the log prints 14.00 GiB of weights"),
+    ],
+)
+def test_a_log_of_an_older_release_has_its_pool_predicted_or_is_told_why_not(
+    page: Any, address: str, tiny_site, version: str, weights: str, told: str
+) -> None:
+    page.goto(f"{address}log/?gpu=h100-sxm-80gb&model=openai--gpt-oss-20b")
+    until(page, "document.querySelector('.kv-log [name=gpu]')?.value.includes('H100')")
+    text = FLAGGED.format(further="").replace("v0.33.0", f"v{version}").replace("7.00 GiB", f"{weights} GiB")
+    page.fill("textarea[name=log]", text)
+    page.wait_for_selector("[data-kv-before]")
+    ours = estimate(
+        "openai/gpt-oss-20b",
+        gpu="h100-sxm-80gb",
+        tensor_parallel=2,
+        context_tokens=65536,
+        utilization=0.85,
+        max_batched_tokens=2048,
+        max_seqs=64,
+        engine="vllm-0.11" if version.startswith("0.11") else "vllm-0.25",
+        catalog=open_catalog(tiny_site.catalog),
+    )
+    pool = f"{ours.budget.kv_pool_bytes / 2**30:.2f}"
+    assert told.format(pool) in page.inner_text("[data-kv-before]")
 
 
 def test_a_log_of_unequal_gpus_is_judged_by_them(page: Any, address: str, tiny_site) -> None:
