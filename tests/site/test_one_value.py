@@ -114,7 +114,7 @@ def ask(expression: str) -> Callable[[], float]:
 
 
 CHAIN, RATIO = "chapters/14-one-decision-chain.py", "questions/prefill-decode-ratio.md"
-MACS, SLOTS = "questions/macs.md", "questions/parallel-slots.md"
+MACS, SLOTS, OLLAMA = "questions/macs.md", "questions/parallel-slots.md", "questions/ollama-on-cpu.md"
 FIGURE = r"(\d[\d,]*(?:\.\d+)?)"
 QWEN = '"Qwen/Qwen2.5-7B", "H100", tokens=37'
 NVL = '"qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75'
@@ -208,6 +208,21 @@ QUANTITIES: Final = (
         "longest context of a slot on an RTX 3060, cut to 1K",
         (Place(SLOTS, rf"longest context of one slot \(rounded down to 1K\) is {FIGURE}"),),
         ask('slot_context("llama-3.1-8b", "rtx-3060-12gb")'),
+    ),
+    Quantity(
+        "longest num_ctx of Qwen3 32B on an RTX 4090, tokens",
+        (Place(OLLAMA, rf"longest with all layers on the GPU, exact \| {FIGURE}"),),
+        ask('longest("qwen3-32b", "rtx-4090", engine="llama-cpp", parallel=1, weights="q4_k_m")'),
+    ),
+    Quantity(
+        "longest num_ctx of Qwen3 32B on an RTX 4090, cut to 1K",
+        (Place(OLLAMA, rf"with all layers on the GPU, rounded down to 1K \| {FIGURE}"),),
+        ask('slot_context("qwen3-32b", "rtx-4090")'),
+    ),
+    Quantity(
+        "KV pool of Llama 3.1 8B on an H100 with the default steps, GiB",
+        (Place("questions/batched-tokens.md", rf"\| 8,192 \| 1,024 \| [\d.]+\s?GiB \| {FIGURE}", GIB),),
+        ask('pool("llama-3.1-8b", "H100")'),
     ),
     Quantity(
         "requests of 128K on an H100 NVL",
