@@ -100,7 +100,7 @@
   function refresh(body) {
     if (!body.firstChild) return; // just opened: it is filled a moment later, with the answer of then
     for (const [name, form] of Object.entries(forms)) write($(`#${idOf(name)}`, body), form());
-    const link = $("a.kv-button", body);
+    const link = $("a[data-kv-reports]", body);
     if (link) link.href = reportAddress();
   }
 
@@ -121,11 +121,17 @@
     const print = make("button", { type: "button", class: "kv-button" }, "Print this page");
     print.addEventListener("click", () => globalThis.print());
     const report = meta("kv-issues")
-      ? make("a", { class: "kv-button", href: reportAddress(), rel: "noopener" }, "Report a wrong number")
+      ? make(
+        "a",
+        { class: "kv-button", href: reportAddress(), rel: "noopener", "data-kv-reports": "" },
+        "Report a wrong number",
+      )
       : make(
         "p",
         { class: "kv-note", "data-kv-report": "" },
-        "Press Copy next to the report above, and add the number that you expect and its source. This site has no address for reports, so send the text to whoever published the site or sent you the link. ",
+        "Press Copy next to the report above, or ",
+        make("a", { href: reportAddress(), "data-kv-reports": "" }, "open it as an email"),
+        ", and add the number that you expect and its source. This site has no address for reports, so send the text to whoever published the site or sent you the link. ",
         make("a", { href: new URL("log/", home()).href }, "With a start-up log, check each number first."),
       );
     // The way to report stands under the text of the report.
@@ -141,7 +147,12 @@
     });
   }
 
-  const reportAddress = () => `${meta("kv-issues")}?${reported()}`;
+  /* Where a report goes: the site's address for issues, else a message whose reader the sender chooses. */
+  function reportAddress() {
+    if (meta("kv-issues")) return `${meta("kv-issues")}?${reported()}`;
+    const [subject, body] = ["title", "body"].map((name) => encodeURIComponent(reported().get(name)));
+    return `mailto:?subject=${subject}&body=${body}`;
+  }
 
   /* --- saving -------------------------------------------------------------------------------------- */
 

@@ -25,12 +25,15 @@ def test_without_an_address_the_page_says_what_to_do_with_the_report(page: Any, 
     page.click(OPEN)
     note = page.locator("[data-kv-report]")
     assert note.inner_text() == (
-        "Press Copy next to the report above, and add the number that you expect and its source. This site has no address for "
+        "Press Copy next to the report above, or open it as an email, and add the number that you expect and its source. This site has no address for "
         "reports, so send the text to whoever published the site or sent you the link. With a start-up log, check each number first."
     )
     text = page.input_value("#kv-share-report")
     assert text.startswith("Page: https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/")
     assert "Data release: 20" in text
+    mail = note.locator("a", has_text="email").get_attribute("href")
+    assert mail.startswith("mailto:?subject=Wrong%20number%3A%20Llama%203.1%208B")
+    assert parse_qs(urlsplit(mail).query)["body"] == [text]
     # The note follows the text that it speaks of.
     above = page.locator("#kv-share-report").bounding_box()
     assert 0 < note.bounding_box()["y"] - above["y"] < 200
