@@ -78,7 +78,7 @@ def test_every_page_has_its_settings_above_its_text(repository: Path) -> None:
     for text in settings:
         found = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         assert found, text[:80]
-        assert "description" in yaml.safe_load(found[1]), text[:80]
+        assert isinstance(yaml.safe_load(found[1])["description"], str), text[:80]
 
 
 def test_every_declared_python_is_tested(repository: Path) -> None:

@@ -20,13 +20,13 @@ from kvreport.catalog.model import Model
 
 
 def case(model: Model, engine: Engine, **fields: Any) -> Case:
-    """A case; ``accelerator``, ``tensor_parallel`` and ``context_parallel`` may be left out."""
+    """A case; ``accelerator`` (or ``accelerators``), ``tensor_parallel`` and ``context_parallel`` may be left out."""
     layout = Layout(tensor=fields.pop("tensor_parallel", 1), decode_context=fields.pop("context_parallel", 1))
     fields.setdefault("formats", {})
     fields.setdefault("serving", Serving(max_batched_tokens=1))
     accelerator = fields.pop("accelerator", None)
-    devices = () if accelerator is None else (accelerator,)
-    return Case(model=model, engine=engine, accelerators=devices, layout=layout, **fields)
+    fields.setdefault("accelerators", () if accelerator is None else (accelerator,))
+    return Case(model=model, engine=engine, layout=layout, **fields)
 
 
 def plan(model: Model, engine: Engine, **fields: Any) -> BlockPlan:

@@ -124,16 +124,6 @@ def test_heads_that_do_not_divide_are_refused_with_what_would_work(catalog: Cata
         )
 
 
-def test_a_format_that_cannot_store_the_cache_is_refused_with_what_it_stores(catalog: Catalog) -> None:
-    with pytest.raises(InputError, match=r"'nvfp4' cannot store the latent cache.*it stores: full"):
-        plan(
-            catalog.model("deepseek-ai/DeepSeek-V3"),
-            catalog.engine("vllm"),
-            serving=Serving(max_batched_tokens=8192),
-            kv_format=catalog.kv_format("nvfp4"),
-        )
-
-
 def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalog: Catalog) -> None:
     # "Understanding KV Cache in LLM Inference" (JingchaoZhang.github.io) prints 504, 126, 31 and 7
     # users of Qwen2.5-7B at 2K, 8K, 32K and 128K on an H100: 85% of what the weights leave.

@@ -125,19 +125,6 @@ def test_more_data_ranks_serve_as_many_times_more_at_least(
     assert many.max_concurrent_requests_by_memory % (2 * data) == 0
 
 
-@given(models, st.sampled_from((1, 2, 4, 8)), st.sampled_from((0.7, 0.8, 0.9, 0.95)), engines)
-@settings(deadline=None, max_examples=40)
-def test_a_larger_share_of_memory_never_serves_fewer(
-    name: str, stages_of: int, share: float, engine: str
-) -> None:
-    asked = {"tensor_parallel": 8, "pipeline_parallel": stages_of, "engine": engine}
-    less = served(name, utilization=share - 0.05, **asked)
-    more = served(name, utilization=share, **asked)
-    if less is None or more is None:
-        return
-    assert more.max_concurrent_requests_by_memory >= less.max_concurrent_requests_by_memory
-
-
 @given(models, powers, engines)
 @settings(deadline=None, max_examples=30)
 def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int, engine: str) -> None:

@@ -242,19 +242,6 @@ def test_an_option_that_changes_no_memory_leaves_the_band_as_it_is(
     assert "band does not cover" not in said
 
 
-def test_the_band_of_a_pasted_command_names_what_its_flags_leave_open(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    command = f"vllm serve {DENSE['model']} --cudagraph-capture-sizes 1 2 4"
-    assert main(["estimate", command, "--gpu", "h100-sxm-80gb", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["uncertainty_unknown"] == [told["not_followed"][0]["term"]]
-    assert told["verdict"] == "tight"
-    assert {row["verdict"] for row in told["by_context"]} == {"tight"}
-    assert told["verdict_reason"] == "the error band does not cover what this changes of: graphs"
-    assert sum("but for what is not followed of" in line for line in told["explanation"]) == 2
-
-
 @pytest.mark.parametrize(
     ("engine", "asked", "words"),
     [

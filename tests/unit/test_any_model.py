@@ -143,7 +143,9 @@ def test_no_class_differs_without_a_reason() -> None:
     assert check is not None
     assert [one.name for one in check.classes if one.followed_wrongly] == []
     different = [one for one in check.classes if "differs" in (one.status, one.small, one.cache)]
-    assert [one.name for one in different if one.note is None] == []
+    assert [one.name for one in different if not one.note] == []
+    assert len(check.classes) > 300
+    assert all(one.nearest for one in check.classes if one.status == "refused")
 
 
 def test_lists_by_layer_may_go_on_with_prediction_layers() -> None:

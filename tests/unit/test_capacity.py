@@ -26,12 +26,6 @@ def test_nobody_fits_where_the_engine_refuses_to_start() -> None:
     assert capacity.users(10_050, PLAN, [1584, 1585]).tolist() == [1, 0]
 
 
-def test_llama_2_7b_with_66_gib_for_the_cache_serves_33_of_4k() -> None:
-    # 32 layers x 2 x 32 heads x 128 x 2 B = 524,288 B per token: 2 GiB for 4,096 tokens.
-    plan = BlockPlan(16 * 524_288, CacheProfile((Term("full", 16 * 524_288, step_tokens=16),)), kept_blocks=1)
-    assert int(capacity.users(66 << 30, plan, 4096)) == 33
-
-
 def test_the_longest_context_fills_every_free_block() -> None:
     assert int(capacity.longest_context(10_050, PLAN, 1 << 20)) == 99 * 16
 

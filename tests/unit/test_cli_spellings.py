@@ -344,13 +344,6 @@ def test_no_flag_of_any_server_is_passed_over_without_a_word(capsys):
     assert silent == []
 
 
-def test_what_a_flag_changes_is_known_of_nearly_all():
-    for family, server in load_server_flags(data_dir()).items():
-        unknown = [names for one in server.groups if one.effect == "unknown" for names in one.flags]
-        assert len(unknown) <= 0.05 * len(server.flags), (family, unknown)
-        assert all(one.changes or one.effect in ("none", "followed") for one in server.groups)
-
-
 def test_a_flag_has_one_effect():
     for server in load_server_flags(data_dir()).values():
         names = [name for name, _ in server.spellings()]

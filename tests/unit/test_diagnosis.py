@@ -650,14 +650,6 @@ def test_devices_of_the_printed_memory_are_offered() -> None:
     assert not any("Name yours" in note for note in read(free.format("23.52"), gpu="rtx-4090").notes)
 
 
-@pytest.mark.parametrize(
-    "wrap", ['{{"log": "{}\\n", "stream": "stderr"}}', '{{"level": "info", "message": "{}"}}']
-)
-def test_a_release_in_a_container_log_is_read_without_quotes(wrap: str) -> None:
-    for line in ("INFO vLLM API server version 0.33.0", "[TensorRT-LLM] TensorRT LLM version: 1.2.0"):
-        assert read_log(wrap.format(line)).text("engine_version") == line.rpartition(" ")[2]
-
-
 COMPOSE = """\
 # Measured: 270,930 KV tokens. GPU KV cache size: 270,930 tokens, with max_num_seqs=1 at first.
 services:

@@ -79,21 +79,6 @@ def test_windows_stop_growing():
     assert past.kv_bytes_per_token_per_gpu == 36_864
 
 
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        # model.safetensors.index.json of the three repositories, divided by two bytes
-        ("meta-llama/Llama-3.1-8B-Instruct", 8_030_261_248),
-        ("meta-llama/Llama-2-7b-hf", 6_738_415_616),
-        ("Qwen/Qwen2.5-7B", 7_615_616_512),
-    ],
-)
-def test_parameters_are_exact(model, expected):
-    counted = kvreport.estimate(model, gpu="H100").parameters
-    assert counted["total"] == expected
-    assert sum(counted["by_component"].values()) == expected
-
-
 @pytest.mark.parametrize(("context", "requests"), [("2K", 504), ("8K", 126), ("32K", 31), ("128K", 7)])
 def test_the_rule_of_85_percent_gives_the_published_table(context, requests):
     """A published table for Qwen2.5 7B in 16-bit on an H100 80GB: 85% of what the weights leave."""
@@ -201,16 +186,10 @@ def test_what_cannot_be_answered_is_refused_in_one_line(arguments, said):
 
 
 def test_a_latent_cannot_be_stored_per_token_and_head():
-    with pytest.raises(InputError, match=r"cannot store .* latent cache"):
+    with pytest.raises(
+        InputError, match=r"'int8_per_token_head' cannot store the latent cache.*it stores: full"
+    ):
         kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu="H200", tensor_parallel=8, kv="int8_per_token_head")
-
-
-def test_the_public_names_are_there():
-    for name in kvreport.__all__:
-        assert getattr(kvreport, name) is not None
-    assert set(kvreport.__all__) <= set(dir(kvreport))
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        kvreport.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -235,15 +235,6 @@ def test_the_worked_example_of_the_page_is_true() -> None:
     assert [layer.kind for layer in blueprint.layers] == ["sliding window", "full attention"] * 2
 
 
-def test_the_table_of_classes_is_published_as_it_was_written() -> None:
-    table = ClassCheck.read(data_dir())
-    assert table is not None
-    assert len(table.classes) > 300
-    unexplained = [entry.name for entry in table.classes if entry.status == "differs" and not entry.note]
-    assert unexplained == []
-    assert all(entry.nearest for entry in table.classes if entry.status == "refused")
-
-
 def test_windows_and_the_number_of_layers_read_are_the_drafts_own() -> None:
     kinds = [cache.kind for group in read_config(NEMOTRON_DSPARK).layers for cache in group.caches]
     assert kinds == ["sliding"]

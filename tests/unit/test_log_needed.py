@@ -102,5 +102,6 @@ def test_a_release_ends_where_the_containers_log_goes_on(version: str, around: s
     for line in (
         f"INFO 11-28 03:00:00 [api_server.py:1] vLLM API server version {version}",
         f"[TensorRT-LLM] TensorRT-LLM version: {version}",
+        f"[TensorRT-LLM] TensorRT LLM version: {version}",
     ):
         assert read_log(around.format(line)).facts.get("engine_version") == version

@@ -31,6 +31,9 @@ def test_every_public_name_is_there_and_none_has_gone():
     assert set(kvreport.__all__) >= {"__version__", *ARGUMENTS, *RECORDS}
     for name in kvreport.__all__:
         assert getattr(kvreport, name) is not None
+    assert set(kvreport.__all__) <= set(dir(kvreport))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        kvreport.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -62,13 +62,6 @@ def test_a_cell_without_a_user_says_why_and_a_tight_one_is_hatched():
     assert "kv-tight" in tables.users_cell(2, "tight").css.split()
 
 
-def test_what_lies_beyond_the_limit_is_one_cell():
-    cells = tables.user_cells(
-        (9, 4, 2, 1), ("fits", "fits", "context_exceeds_model", "context_exceeds_model")
-    )
-    assert [(cell.text, cell.span) for cell in cells] == [("9", 1), ("4", 1), ("over limit", 2)]
-
-
 def test_a_size_keeps_its_bytes_for_the_other_unit():
     cell = tables.size_cell(16_060_522_496)  # 8,030,261,248 parameters of two bytes
     assert (cell.text, cell.value) == ("14.96", 16_060_522_496)

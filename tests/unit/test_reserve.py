@@ -31,7 +31,7 @@ from kvreport.accounting.engines.vllm.reserve import reserve as whole_reserve
 from kvreport.accounting.extras import own_prediction_layer, vocabulary_modules, vocabulary_slots, with_draft
 from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_up_to
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.weights import weights_by_component
+from kvreport.accounting.weights import weight_bytes, weights_by_component
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
@@ -409,29 +409,53 @@ def test_versions_find_the_rules_of_their_time(catalog: Catalog) -> None:
         catalog.engine("vllm@latest")
 
 
+TRITON = {"expert_kernel": "triton"}
+"""What installations with the package of Triton's kernels have."""
+
+
 @pytest.mark.parametrize(
-    ("model", "gpu", "ranks", "loaded_gib"),
+    ("model", "release", "kernels", "gpu", "ranks", "form", "loaded_gib", "within_gib"),
     [
-        # "Model loading took ... GiB" (data/observations: obs-134, -131, -132, -058, -136).
-        ("meta-llama/Llama-3.1-8B-Instruct", "h100-sxm-80gb", 1, 14.99),
-        ("openai/gpt-oss-20b", "h100-sxm-80gb", 1, 13.47),
-        ("openai/gpt-oss-120b", "h100-sxm-80gb", 1, 64.38),
-        ("openai/gpt-oss-120b", "a100-sxm4-80gb", 4, 17.22),
+        # "Model loading took ... GiB" (data/observations: obs-134, -131, -132, -048, -058, -136).
+        ("meta-llama/Llama-3.1-8B-Instruct", "0.11.0", TRITON, "h100-sxm-80gb", 1, None, 14.99, 0.025),
+        ("openai/gpt-oss-20b", "0.11.0", TRITON, "h100-sxm-80gb", 1, None, 13.47, 0.05),
+        ("openai/gpt-oss-120b", "0.11.0", TRITON, "h100-sxm-80gb", 1, None, 64.38, 0.025),
+        ("openai/gpt-oss-120b", "0.11.0", {"expert_kernel": "marlin"}, "h100-sxm-80gb", 1, None, 65.97, 0.05),
+        ("openai/gpt-oss-120b", "0.11.0", TRITON, "a100-sxm4-80gb", 4, None, 17.22, 0.025),
+        # Keys that are values, too, are loaded into both places: web-002 of 0.19, obs-071 of 0.20 and, in 8 bits, unseen-010.
+        ("google/gemma-4-26B-A4B", "0.20.0", {}, "a100-sxm4-80gb", 1, None, 48.5, 0.025),
+        ("google/gemma-4-31B-it", "0.19.0", {}, "a100-sxm4-80gb", 1, "fp8-tensor", 31.47, 0.025),
+        # Until 0.29, 18 layers that read another's cache have places for keys and values; late-012 of 0.22.1 printed 15.18,
+        # 42 MiB of it the embeddings of every layer for 2,048 tokens, which are counted with what tokens take.
+        (
+            "google/gemma-4-E4B-it",
+            "0.22.1",
+            {},
+            "a100-sxm4-80gb",
+            1,
+            None,
+            15.18 - 2048 * 42 * 256 * 2 / GIB,
+            0.025,
+        ),
     ],
 )
 def test_weights_as_loaded_agree_with_logs(
-    catalog: Catalog, model: str, gpu: str, ranks: int, loaded_gib: float
+    catalog: Catalog,
+    model: str,
+    release: str,
+    kernels: dict[str, str],
+    gpu: str,
+    ranks: int,
+    form: str | None,
+    loaded_gib: float,
+    within_gib: float,
 ) -> None:
-    from kvreport.accounting.weights import weight_bytes
-
     record, formats = catalog.model(model), catalog.weight_formats
-    engine = engine_for_version(catalog.engines.values(), "vllm", "0.11.0")
-    assert engine is not None
-    # These installations had the package of Triton's kernels.
-    asked = engine.model_copy(update={"version": "0.11.0", "expert_kernel": "triton"})
-    added = load_overhead(record, asked, None, formats, catalog.accelerator(gpu), ranks)
-    size = weight_bytes(record, None, formats, ranks) + sum(added.values())
-    assert size / GIB == pytest.approx(loaded_gib, rel=0.004)
+    engine = rules(catalog.engine(f"vllm@{release}")).at_release(release).model_copy(update=kernels)
+    asked = None if form is None else formats[form]
+    added = load_overhead(record, engine, asked, formats, catalog.accelerator(gpu), ranks)
+    size = weight_bytes(record, asked, formats, ranks) + sum(added.values())
+    assert size / GIB == pytest.approx(loaded_gib, abs=within_gib)
 
 
 @pytest.mark.parametrize(
@@ -456,8 +480,6 @@ def test_the_allocator_counts_the_rest_of_what_it_took(
     loaded_gib: float,
 ) -> None:
     """What vLLM printed to four places: obs-059 of 0.10.1 and obs-205 of 0.7, to two eve-003 of 0.29, and counted in own-002."""
-    from kvreport.accounting.weights import weight_bytes
-
     record, formats = catalog.model(model), catalog.weight_formats
     chosen = None if form is None else catalog.weight_format(form)
     added = load_overhead(
@@ -471,31 +493,6 @@ def test_the_allocator_counts_the_rest_of_what_it_took(
     assert added["allocated_blocks"] / 2**20 == pytest.approx(rests_mib, abs=2)
     size = weight_bytes(record, chosen, formats, ranks) + sum(added.values())
     assert size / GIB == pytest.approx(loaded_gib, abs=0.003)
-
-
-@pytest.mark.parametrize(
-    ("model", "release", "form", "loaded_gib"),
-    [
-        # Keys that are values, too, are loaded into both places: web-002 of 0.19, obs-071 of 0.20 and, in 8 bits, unseen-010.
-        ("google/gemma-4-26B-A4B", "0.20.0", None, 48.5),
-        ("google/gemma-4-31B-it", "0.19.0", "fp8-tensor", 31.47),
-        # Until 0.29, 18 layers that read another's cache have places for keys and values; late-012 of 0.22.1 printed 15.18,
-        # 42 MiB of it the embeddings of every layer for 2,048 tokens, which are counted with what tokens take.
-        ("google/gemma-4-E4B-it", "0.22.1", None, 15.18 - 2048 * 42 * 256 * 2 / GIB),
-    ],
-)
-def test_projections_that_a_checkpoint_lacks_are_allocated(
-    catalog: Catalog, model: str, release: str, form: str | None, loaded_gib: float
-) -> None:
-    from kvreport.accounting.weights import weight_bytes
-
-    record, formats = catalog.model(model), catalog.weight_formats
-    engine = engine_for_version(catalog.engines.values(), "vllm", release)
-    assert engine is not None
-    asked = None if form is None else formats[form]
-    added = load_overhead(record, engine, asked, formats, catalog.accelerator("a100-sxm4-80gb"))
-    size = weight_bytes(record, asked, formats) + sum(added.values())
-    assert size / GIB == pytest.approx(loaded_gib, abs=0.025)
 
 
 def test_layers_without_keys_have_no_places_for_them_since_0_30(catalog: Catalog) -> None:
@@ -867,8 +864,6 @@ def test_images_are_prepared_in_memory_that_a_device_shares_with_a_cpu(catalog: 
 
 def test_windows_that_rotate_on_their_own_have_a_table_of_their_own(catalog: Catalog) -> None:
     """Gemma 3 1B: 32,768 positions, heads of 256 values, 16 bits, twice; held-017 of 0.13 printed 1.9148 GiB."""
-    from kvreport.accounting.weights import weight_bytes
-
     record, formats = catalog.model("google/gemma-3-1b-it"), catalog.weight_formats
     engine = engine_for_version(catalog.engines.values(), "vllm", "0.13.0")
     assert engine is not None

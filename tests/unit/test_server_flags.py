@@ -87,6 +87,7 @@ def test_each_flag_says_where_its_effect_was_read_and_few_effects_are_unknown(
     for family, server in servers.items():
         for group in (*server.groups, *server.variables):
             assert group.read or group.package or group.until, (family, list(group.flags))
+        assert all(group.changes or group.effect in ("none", "followed") for group in server.groups)
         effects = [group.effect for group in server.groups for _ in group.flags]
         assert effects.count("unknown") <= MOST_UNKNOWN * len(effects), family
 

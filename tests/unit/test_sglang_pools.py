@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import kvreport
@@ -48,20 +50,25 @@ def test_no_context_fits_where_the_pool_of_states_holds_no_request():
     assert enough.max_context_tokens > 2048
 
 
+def sglang_case(model: str, **serving: Any) -> Case:
+    """A model on one H100 with a 16-bit cache."""
+    catalog = open_catalog()
+    return trunk.case(
+        catalog.model(model),
+        catalog.engine("sglang"),
+        accelerator=catalog.accelerator("h100-sxm-80gb"),
+        formats=catalog.weight_formats,
+        kv_format=catalog.kv_format("bf16"),
+        serving=Serving(max_batched_tokens=8192, **serving),
+    )
+
+
 def test_plans_for_different_window_shares_are_kept_apart() -> None:
-    catalog, known = open_catalog(), Memo()
+    known = Memo()
 
     def window(share: float) -> float:
-        case = Case(
-            model=catalog.model("openai/gpt-oss-20b"),
-            engine=catalog.engine("sglang"),
-            accelerators=(catalog.accelerator("h100-sxm-80gb"),),
-            formats=catalog.weight_formats,
-            kv_format=catalog.kv_format("bf16"),
-            layout=Layout(),
-            serving=Serving(max_batched_tokens=8192, max_seqs=5000, window_share=share),
-        )
-        return plan_blocks(case, known).pool.flags.window_share
+        asked = sglang_case("openai/gpt-oss-20b", max_seqs=5000, window_share=share)
+        return plan_blocks(asked, known).pool.flags.window_share
 
     assert [window(0.8), window(0.5)] == [0.8, 0.5]
 
@@ -89,19 +96,11 @@ def test_index_keys_of_pooled_tokens_are_sized_by_release() -> None:
 
 def test_states_given_by_hand_take_no_share_of_the_budget() -> None:
     """``--max-mamba-cache-size 700`` of a published start: what states leave is for tokens."""
-    catalog, known = open_catalog(), Memo()
+    known = Memo()
 
     def pools(max_states: int | None) -> tuple[int, int]:
-        case = Case(
-            model=catalog.model("Qwen/Qwen3.6-27B"),
-            engine=catalog.engine("sglang"),
-            accelerators=(catalog.accelerator("h100-sxm-80gb"),),
-            formats=catalog.weight_formats,
-            kv_format=catalog.kv_format("bf16"),
-            layout=Layout(),
-            serving=Serving(max_batched_tokens=8192, max_seqs=8, max_states=max_states),
-        )
-        rule = plan_blocks(case, known).pool
+        asked = sglang_case("Qwen/Qwen3.6-27B", max_seqs=8, max_states=max_states)
+        rule = plan_blocks(asked, known).pool
         assert isinstance(rule, Division)
         found = pools_of(rule, 30 * GIB)
         return int(found.tokens), int(found.state_slots or 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
-
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(
     r"^\| (?P<item>[^|]+) \| \[[^\]]+\]\((?P<link>[^)]+)\) \| (?:`(?P<piece>[^`]+)`)? ?\|$", re.MULTILINE
@@ -35,11 +33,3 @@ def test_every_item_of_the_five_sources_has_a_place():
         else:
             assert row["link"] in ("../gpus/index.md", "../evidence/measured/index.md")
     assert missing == []
-
-
-def test_the_front_matter_of_every_page_is_read():
-    """One that is no YAML is printed as the page's first heading."""
-    for path in DOCS.rglob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        if text.startswith("---\n"):
-            assert isinstance(yaml.safe_load(text.split("---\n")[1]), dict), path.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import numpy as np
@@ -148,25 +147,6 @@ def test_an_estimate_of_what_a_release_refuses_says_so_and_why() -> None:
     assert "platform for Apple" in printed["verdict_reason"]
     assert printed["max_concurrent_requests"] == 0 < printed["max_concurrent_requests_by_memory"]
     assert printed["explanation"][-1].startswith("engine_does_not_run: ")
-
-
-def test_a_config_of_a_class_that_a_release_does_not_have_is_refused_as_the_record_is(tmp_path) -> None:
-    """A recurrent config, of the class of a record that says the same of vLLM."""
-    config = {
-        "architectures": ["RwkvForCausalLM"],
-        "attention_hidden_size": 5120,
-        "context_length": 1024,
-        "hidden_size": 5120,
-        "intermediate_size": 20480,
-        "model_type": "rwkv",
-        "num_hidden_layers": 40,
-        "tie_word_embeddings": False,
-        "vocab_size": 50277,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    told = kvreport.estimate(str(tmp_path), gpu="h100")
-    assert told.verdict == "engine_does_not_run"
-    assert told.verdict_reason == "vLLM 0.33 does not have the class RwkvForCausalLM"
 
 
 def test_a_class_is_judged_by_the_list_of_its_release(catalog) -> None:

@@ -64,6 +64,7 @@ def test_contexts_beyond_the_model_are_one_cell_as_wide_as_they_are_many(beyond:
     assert [cell.value for cell in cells] == [40, 2, 0, *([0] if beyond else [])]
     assert [cell.span for cell in cells] == [1, 1, 1, *([beyond] if beyond else [])]
     assert sum(cell.span for cell in cells) == len(verdicts)
+    assert {cell.text for cell in cells[3:]} == ({"over limit"} if beyond else set())
 
 
 def test_a_context_beyond_the_model_between_others_has_its_own_cell() -> None:

@@ -2,6 +2,7 @@
 
 from datetime import date
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import yaml
@@ -24,23 +25,43 @@ from kvreport.accounting.engines.vllm.profiling import (
 )
 from kvreport.accounting.engines.vllm.reserve import device_class
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.state_types import with_state_type
 from kvreport.accounting.weights import on_host
 from kvreport.catalog.caches import Indexer, Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_records import fields_at
 from kvreport.catalog.load import Catalog
-from kvreport.catalog.model import LayerGroup
+from kvreport.catalog.model import LayerGroup, Model
 from kvreport.catalog.release import oldest_computed, release_at, release_number, release_of, version_number
 from kvreport.estimation.commands import estimate_command
 from kvreport.units import GIB
-from tests.trunk import load_overhead
+from tests.trunk import load_overhead, plan
 
 
 def at(catalog: Catalog, release: tuple[int, ...]) -> Engine:
     """The record of a release."""
     version = ".".join(map(str, (*release, 0)[:3]))
     return rules(catalog.engine(f"vllm@{version}")).at_release(version)
+
+
+def laid_out(
+    catalog: Catalog,
+    model: str | Model,
+    engine: str,
+    gpu: str = "h100-sxm-80gb",
+    ranks: int = 1,
+    **serving: Any,
+) -> BlockPlan:
+    """The block plan of a model on so many devices, in steps of 8,192 tokens."""
+    return plan(
+        catalog.model(model) if isinstance(model, str) else model,
+        catalog.engine(engine),
+        accelerators=(catalog.accelerator(gpu),) * ranks,
+        tensor_parallel=ranks,
+        formats=catalog.weight_formats,
+        serving=Serving(8192, **serving),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -257,25 +278,7 @@ def test_one_table_names_the_kernel_of_block_floats(
         assert block_float_kernel(engine, architecture, major, "triton") == "triton"
 
 
-@pytest.mark.parametrize(("kernel", "loaded_gib"), [("marlin", 65.97), ("triton", 64.38)])
-def test_both_ways_to_load_gpt_oss_on_hopper_agree_with_logs(
-    catalog: Catalog, kernel: str, loaded_gib: float
-) -> None:
-    # "Model loading took": obs-048 with 0.10.1, obs-132 with 0.11.0.
-    model, formats = catalog.model("openai/gpt-oss-120b"), catalog.weight_formats
-    engine = catalog.engine("vllm@0.11.0").model_copy(update={"expert_kernel": kernel})
-    from kvreport.accounting.weights import weight_bytes
-
-    added = load_overhead(model, engine, None, formats, catalog.accelerator("h100-sxm-80gb"))
-    assert (weight_bytes(model, None, formats, 1) + sum(added.values())) / GIB == pytest.approx(
-        loaded_gib, rel=0.002
-    )
-
-
 def test_pure_states_do_not_cache_by_default(catalog: Catalog) -> None:
-    from kvreport.accounting.allocation import plan_blocks
-    from kvreport.accounting.case import Case
-    from kvreport.accounting.plan import Serving
 
     model = next(
         model
@@ -284,51 +287,25 @@ def test_pure_states_do_not_cache_by_default(catalog: Catalog) -> None:
     )
 
     def constant(caching: bool | None) -> int:
-        case = Case(
-            model=model,
-            engine=catalog.engine("vllm"),
-            accelerators=(catalog.accelerator("h100-sxm-80gb"),),
-            formats=catalog.weight_formats,
-            serving=Serving(8192, prefix_caching=caching),
-        )
-        return int(plan_blocks(case).profile.request_bytes(4096))
+        laid = laid_out(catalog, model.id, "vllm", prefix_caching=caching)
+        return int(laid.profile.request_bytes(4096))
 
     assert constant(None) == constant(False) < constant(True)
 
 
 def test_latents_of_a_class_without_their_kernels_are_kept_head_by_head(catalog: Catalog) -> None:
-    from kvreport.accounting.allocation import plan_blocks
-    from kvreport.accounting.case import Case
-    from kvreport.accounting.plan import Serving
 
     # 62 layers of 40 heads; keys of 64 + 32, values padded to as many (0.24 models/minicpm3.py).
-    case = Case(
-        model=catalog.model("openbmb/MiniCPM3-4B"),
-        engine=catalog.engine("vllm"),
-        accelerators=(catalog.accelerator("h100-sxm-80gb"),),
-        formats=catalog.weight_formats,
-        serving=Serving(8192),
-    )
-    assert int(plan_blocks(case).profile.request_bytes(16)) == 16 * 62 * 40 * (96 + 96) * 2
+    laid = laid_out(catalog, "openbmb/MiniCPM3-4B", "vllm")
+    assert int(laid.profile.request_bytes(16)) == 16 * 62 * 40 * (96 + 96) * 2
 
 
 def test_gemma_4s_drafter_keeps_no_cache(catalog: Catalog) -> None:
     # obs-120: tokens from the logged pool are the engine's without a layer for drafting.
-    from kvreport.accounting.allocation import plan_blocks
-    from kvreport.accounting.case import Case
-    from kvreport.accounting.plan import Serving
-
-    case = Case(
-        model=catalog.model("google/gemma-4-26B-A4B"),
-        engine=catalog.engine("vllm@0.24.0"),
-        accelerators=(catalog.accelerator("h100-sxm-80gb"),),
-        formats=catalog.weight_formats,
-        serving=Serving(8192),
+    plain, drafting = (
+        laid_out(catalog, "google/gemma-4-26B-A4B", "vllm@0.24.0", draft_tokens=tokens) for tokens in (0, 4)
     )
-    from dataclasses import replace
-
-    drafting = replace(case, serving=Serving(8192, draft_tokens=4))
-    assert plan_blocks(drafting).profile == plan_blocks(case).profile
+    assert drafting.profile == plain.profile
 
 
 @pytest.mark.parametrize(
@@ -531,41 +508,19 @@ def test_pooled_index_keys_lie_beside_keys_and_values(
     block_bytes: int,
     blocks: int,
 ) -> None:
-    from kvreport.accounting.allocation import plan_blocks
-    from kvreport.accounting.case import Case
-    from kvreport.accounting.parallel import Layout
-    from kvreport.accounting.plan import Serving
 
-    case = Case(
-        model=catalog.model("Qwen/Qwen3.8-Flash-Next"),
-        engine=catalog.engine(f"vllm@{release}"),
-        accelerators=(catalog.accelerator("rtx-pro-6000-ws"),) * ranks,
-        formats=catalog.weight_formats,
-        serving=Serving(8192, **options),
-        layout=Layout(tensor=ranks),
+    plan = laid_out(
+        catalog, "Qwen/Qwen3.8-Flash-Next", f"vllm@{release}", "rtx-pro-6000-ws", ranks, **options
     )
-    plan = plan_blocks(case)
     assert plan.block_bytes == block_bytes
     assert int(plan.profile.request_bytes(context)) == blocks * block_bytes
 
 
 def test_a_draft_layer_of_pooled_index_keys_is_one_whole_layer(catalog: Catalog) -> None:
-    from kvreport.accounting.allocation import plan_blocks
-    from kvreport.accounting.case import Case
-    from kvreport.accounting.parallel import Layout
-    from kvreport.accounting.plan import Serving
-    from kvreport.accounting.state_types import with_state_type
 
     # obs-222: 16-bit states and three speculative tokens on four ranks; 1,427 blocks by 652 are the 573,741 tokens.
-    case = Case(
-        model=with_state_type(catalog.model("Qwen/Qwen3.8-Flash-Next"), "bfloat16"),
-        engine=catalog.engine("vllm@0.28.0"),
-        accelerators=(catalog.accelerator("a40"),) * 4,
-        formats=catalog.weight_formats,
-        serving=Serving(8192, prefix_caching=True, draft_tokens=3),
-        layout=Layout(tensor=4),
-    )
-    plan = plan_blocks(case)
+    model = with_state_type(catalog.model("Qwen/Qwen3.8-Flash-Next"), "bfloat16")
+    plan = laid_out(catalog, model, "vllm@0.28.0", "a40", 4, prefix_caching=True, draft_tokens=3)
     assert plan.block_bytes == 13 * (416 * 1024 + 104 * 256)
     assert int(plan.profile.request_bytes(262_144)) == 652 * plan.block_bytes
 
