@@ -249,7 +249,7 @@ class Query:
     )
     enable_dp_lm_head: bool = _layout.switch(
         "--enable-dp-lm-head",
-        help="divide the output head among the ranks of one data-parallel rank (SGLang)",
+        help="divide the output head among the tensor-parallel ranks within each data-parallel rank (SGLang)",
     )
     all2all_backend: str | None = _layout.choice(
         "--all2all-backend",

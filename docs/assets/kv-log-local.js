@@ -193,7 +193,7 @@
       said.push(
         start.offloaded
           ? `leave layers in host memory (${told("layers", Math.floor((start.offloaded[0] * 3) / 4))})`
-          : `leave layers in host memory (${options.fewer_layers}), or take smaller weights`,
+          : `leave layers in host memory (${options.fewer_layers}), or use smaller weights`,
       );
     } else if (kept) {
       const more = layersThatFit(table, start);

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # KV cache: what fills a GPU's memory
 #
-# A language model is a large file of numbers and a small program that multiplies them. To run, the file is loaded into the memory
+# A language model is a large file of numbers and a small program that multiplies them. To run the model, the file is loaded into the memory
 # of a graphics processor, or **GPU**. This memory also holds the **KV cache**, whose size determines how many people can use
 # the model at the same time. This chapter assumes no knowledge of GPUs.
 #
@@ -242,7 +242,7 @@ table(
     [
         ["usable by a process", budget.total_bytes / GiB],
         ["outside the engine's share", budget.total_bytes * (1 - budget.utilization) / GiB],
-        ["weights", budget.weights / GiB],
+        ["weights as loaded", budget.weights / GiB],
         ["activations (estimate)", budget.activations / GiB],
         ["driver, buffers, CUDA graphs (estimate)", (budget.non_framework + budget.graphs) / GiB],
         ["left for the KV cache", budget.kv_pool_bytes / GiB],
@@ -298,7 +298,7 @@ half = int(room // q.kv_request(MODEL, "fp8", tokens=131072))
 claim(full, 7)
 claim(half, 15)
 exercise(
-    f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens of {NAME} fit "
+    f"**2.** A process can use {q.memory('H200') / GiB:.1f} GiB of an H200. How many conversations of 128K tokens of {NAME} fit "
     "alongside its weights if the cache uses 8 bits per number?",
     half,
     unit="conversations",
@@ -377,8 +377,8 @@ quiz(
 # - [The KV cache formula](02-the-formula.py), one factor at a time
 # - [Memory against batch, measured](../evidence/measured/index.md#e2), and
 #   [where memory really ends](../evidence/measured/index.md#e3)
-# - [Llama 3.1 8B in all combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
-# - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial of mlsysim. This chapter recomputes
+# - [Llama 3.1 8B on every GPU, in every format and context](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
+# - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial from mlsysim. This chapter recomputes
 #   its memory breakdown. The tutorial gives a cache
 #   {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
 #   as large as the one computed here. [The claims ledger explains why](../evidence/claims/index.md#s1-b-kv).

@@ -83,7 +83,7 @@ formula(
 )
 
 # %% [markdown]
-# The formula has no factor of 2, because one latent replaces a key and a value. The number of heads is not in the formula, because
+# Other cache formulas have a factor of 2 for a key and a value. Here, one latent replaces both, and the 2 is the bytes per number. The number of heads is not in the formula, because
 # all heads use the same latent. The *rotary part* of the key encodes a token's position and is stored next to the latent. In
 # `config.json`, `kv_lora_rank` is the size of the latent, and `qk_rope_head_dim` is the size of the rotary part.
 
@@ -103,7 +103,7 @@ table(
             2 * layers * hidden * 2 / one,
         ],
         [
-            "8 shared KV heads of width 128 (as other large models)",
+            "8 shared KV heads of width 128 (as in other large models)",
             2 * layers * 8 * 128 * 2,
             2 * layers * 8 * 128 * 2 / one,
         ],
@@ -165,11 +165,11 @@ bars(
     f"but all latents of {NAME}.",
     {
         "Llama 3.1 70B": {
-            "weights": ("weights, an eighth", q.weights("llama-3.1-70b", "fp8", tp=8)),
+            "weights": ("FP8 weights, an eighth", q.weights("llama-3.1-70b", "fp8", tp=8)),
             "cache": ("100 requests of 32K", 100 * q.kv_request("llama-3.1-70b", tokens=32768, tp=8)),
         },
         NAME: {
-            "weights": ("weights, an eighth", q.weights(MODEL, tp=8)),
+            "weights": ("weights as released, an eighth", q.weights(MODEL, tp=8)),
             "cache": ("100 requests of 32K", 100 * q.kv_request(MODEL, tokens=32768, tp=8)),
         },
     },
@@ -194,9 +194,11 @@ instrument(
         (
             Output("heads", "KV heads of Llama 3.1 70B on each GPU", "divided_heads", (8, "ranks")),
             Output("token", "", "attention_token_bytes", (80, "heads", 128, 2)),
-            Output("llama", "Llama: one request on each GPU", "product", ("token", "tokens"), "GiB.2"),
+            Output("llama", "Llama: cache of one request, per GPU", "product", ("token", "tokens"), "GiB.2"),
             Output("latent", "", "latent_token_bytes", (layers, latent, rotary, 2)),
-            Output("same", f"{NAME}: one request on each GPU", "product", ("latent", "tokens"), "GiB.2"),
+            Output(
+                "same", f"{NAME}: cache of one request, per GPU", "product", ("latent", "tokens"), "GiB.2"
+            ),
             Output("copies", f"{NAME}: all copies of it", "product", ("same", "ranks"), "GiB.2"),
         ),
         {},
@@ -221,7 +223,7 @@ curves(
 # %% [markdown]
 # ## Eight bits
 #
-# One FP8 format for latents stores the compressed part in 8 bits with four scales, and the rotary part in 16 bits. The format takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead
+# One FP8 format for latents stores the compressed part in 8 bits with four scales, and the rotary part in 16 bits. The format takes {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per token and layer instead
 # of
 # {{ 1,152 bytes = kv_per_token("deepseek-v3") / layers("deepseek-v3") }}.
 
@@ -274,7 +276,7 @@ exercise(
 # %% tags=["hide"]
 ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(MODEL)
 exercise(
-    f"**2.** On one GPU with a 16-bit cache, how many times as much cache as a token of {NAME} does a token of Llama 3.1 8B take?",
+    f"**2.** On one GPU with a 16-bit cache, a token of Llama 3.1 8B takes how many times as much cache as a token of {NAME}?",
     ratio,
     unit="times",
     solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(MODEL):,.0f}. The smaller model has the larger token.",
@@ -300,7 +302,7 @@ quiz(
             "Keys and values are both reconstructed from one latent",
             "Only the latent and the rotary part are stored.",
         ),
-        wrong("It is stored in 8 bits", "That changes the bytes per number, not this factor."),
+        wrong("The latent is stored in 8 bits", "That changes the bytes per number, not this factor."),
     ),
     item(
         "What does tensor parallelism do to the cache of an MLA model?",

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # PagedAttention: KV cache in blocks instead of rows
 #
-# The formula says how much memory a request *needs*. The memory that it *occupies* depends on how the engine allocates it. The first
+# The formula says how much memory a request *needs*. How much it *occupies* depends on how the engine allocates memory. The first
 # engines gave every request a contiguous row, as long as the longest allowed text. Today's engines allocate **blocks** of a few
 # tokens, as an operating
 # system allocates pages to programs. This chapter computes how much memory blocks save, and how much the block size matters.
@@ -100,7 +100,7 @@ formula(
 
 # %% tags=["hide"]
 guess(
-    "A block holds 16 tokens. How many tokens of its last block are empty on average?",
+    "A block holds 16 tokens. On average, how many places are empty in the last block of a request?",
     float(last_page_waste(16)),
     unit="tokens",
     low=0,
@@ -135,7 +135,7 @@ assert 0.1 < waste["blocks of 256"] < 0.15
 # are short, so the waste is larger.
 #
 # While memory is reserved and empty, other requests wait. In the next table, all requests arrive at once and share a pool of
-# 400,000 tokens. Times are lower bounds for Llama 3.1 8B on an H100.
+# 400,000 tokens. Speeds are upper bounds for Llama 3.1 8B on an H100.
 
 # %%
 model = q.catalog.model(MODEL)
@@ -198,7 +198,7 @@ bars(
 # %% tags=["hide"]
 instrument(
     Instrument(
-        "Waste of a request by block size",
+        "Memory that a request wastes, by block size",
         (
             Slider("block", "Block size (tokens)", (1, 8, 16, 32, 64, 128, 256, 512), 2),
             Slider("tokens", "Tokens in the request", (20, 100, 300, 700, 1000, 3000, 10_000, 32_700), 3),
@@ -212,7 +212,7 @@ instrument(
         ),
         {},
         goals=(
-            Goal("Waste more than a fifth of a request.", "much", 1),
+            Goal("Leave more than a fifth of the reserved memory empty.", "much", 1),
             Goal("Bring the waste below a fifth without changing the block size.", "much", 0),
         ),
         rows=((2, 1), (2, 3), (2, 7), (6, 1), (6, 3), (6, 7)),
@@ -246,7 +246,10 @@ choose(
         "No: the waste is half a block per request",
         "This is a small share of a long request and a large share of a short one.",
     ),
-    wrong("The block size never matters", "At 512 tokens, half a block of 256 is a fifth of the request."),
+    wrong(
+        "The block size never matters",
+        "At 512 tokens, half a block of 256 is a fifth of the memory that the request reserves.",
+    ),
 )
 
 # %% [markdown]
@@ -256,7 +259,7 @@ choose(
 
 # %% tags=["hide"]
 takeaway(
-    "Blocks reduce the reserved but empty memory from most of the pool to less than one percent. The block size matters "
+    "Blocks of 16 tokens reduce the reserved but empty memory from most of the pool to less than one percent. The block size matters "
     "only for short requests."
 )
 
@@ -265,7 +268,7 @@ takeaway(
 #
 # - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then hold
 #   hundreds of tokens. See [reading start-up logs](12-what-the-log-says.py).
-# - With blocks, requests can *share* a common beginning. See [prefix caching](11-beyond-one-gpu.py).
+# - This chapter leaves out that requests can *share* the blocks of a common beginning. See [prefix caching](11-beyond-one-gpu.py).
 #
 # ## Exercises
 
@@ -346,7 +349,7 @@ quiz(
     item(
         "How much memory does a request waste with blocks?",
         right("Half a block on average", "Only its last block is partly empty."),
-        wrong("Half of its memory", "This is close to the waste of contiguous allocation."),
+        wrong("Half of its memory", "Contiguous allocation wastes this much or more."),
         wrong("Nothing", "The last block is rarely exactly full."),
     ),
     item(

@@ -49,7 +49,7 @@ claim(q.memory("H200"), 150_109_945_856, within=0.002)
 # %% tags=["hide"]
 totals = {n: q.weights(MODEL, "fp8") + 64 * q.kv_request(MODEL, "fp8", tokens=n) for n in (3000, 6000, 12000)}
 guess(
-    "If the prompts become half as long, what percentage of the memory does the application need?",
+    "If the prompts become half as long, what percentage of that memory does the application still need?",
     100 * totals[3000] / totals[6000],
     unit="%",
     low=1,
@@ -113,7 +113,7 @@ instrument(
             Output("flight", "Requests in flight", "requests_in_flight", ("people", "rate", "seconds")),
             Output(
                 "request",
-                "One request on each GPU",
+                "Memory of one request, per GPU",
                 "request_bytes",
                 ("constant", "terms", "tokens"),
                 "GiB.2",
@@ -330,17 +330,13 @@ exercise(
     unit="replicas",
     within=0,
     solution=f"A replica then serves {sixteen} requests. The result is 64 / {sixteen}, rounded up, instead of {ceil(64 / eight)}.",
-    traps={
-        float(
-            2 * ceil(64 / eight) + 2
-        ): "This result includes spares. Double the bytes and divide again, without spares."
-    },
+    traps={float(2 * ceil(64 / sixteen)): "This is the number of GPUs. Each replica has two."},
 )
 
 # %% tags=["hide"]
 peak = ceil(2000 * 0.5 / 60 * 6 * 1.5)
 exercise(
-    "**2.** 2,000 people send one request every two minutes. An answer takes six seconds, and the peak is 1.5 times the "
+    "**2.** Each of 2,000 people sends a request every two minutes. An answer takes six seconds, and the peak is 1.5 times the "
     "average. How many requests "
     "are in flight at the peak?",
     peak,
@@ -399,9 +395,9 @@ quiz(
 #   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and
 #   [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
 # - The context decides the hardware:
-#   [five users of 128K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
-#   need four H100s,
-#   [five users of 8K](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8)
+#   [five users with 128K each](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
+#   need four H100s, but
+#   [five users with 8K each](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=8K&concurrent=5&weights=fp8&kv=fp8)
 #   need two
 # - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
 # - [Aisle](https://github.com/mohan-sanjana/aisle), "The KV cache, the silent capacity killer" and "The seven parameters",

@@ -127,7 +127,7 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The [Mooncake paper](https://arxiv.org/abs/2407.00079) reports 66% for this trace, which is the third row. From here on, the hit rate is
+# The [Mooncake paper](https://arxiv.org/abs/2407.00079) reports 66% for this trace, as do the third and the fourth row. From here on, the hit rate is
 # hit tokens divided by prompt tokens.
 #
 # ## A block is a hit if its reuse distance fits in the cache

@@ -375,6 +375,7 @@ table(
 
 # %% tags=["hide"]
 assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
+assert first_token(1) > first_token(2) > first_token(4) > first_token(8)
 takeaway(
     "Decision 7: larger groups serve more requests and produce the first token sooner, because the eight GPUs store fewer copies "
     "of the weights, and more GPUs share a prompt. Communication, "

@@ -115,7 +115,7 @@ def row_bytes(
 ) -> int:
     """Bytes that one rank holds of one row's tensors, all ``count`` of them.
 
-    ``weight_format``: the format that the model is converted to; None for as released. ``formats``: weight
+    ``weight_format``: the format that the model is converted to; None for the released format. ``formats``: weight
     formats by name, for what released tensors carry. ``tensor_parallel``: ranks that share each layer.
     """
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=is_tied(model))
@@ -177,7 +177,7 @@ def weight_bytes(
 ) -> int:
     """Bytes that one rank holds: the sum of :func:`weights_by_component`.
 
-    ``weight_format``: the format that the model is converted to; None for as released. ``formats``: weight
+    ``weight_format``: the format that the model is converted to; None for the released format. ``formats``: weight
     formats by name, for what released tensors carry. ``tensor_parallel``: ranks that share each layer.
     ``without``: components that are not loaded; None for the model's own ``not_loaded``.
     """

@@ -100,7 +100,7 @@ class Quantities:
         return words | dict(CONSTANTS) | (dict(self.reader.values) if self.reader else {})
 
     def about(self, reader: Reader | None) -> Quantities:
-        """Return these quantities for the configuration of a reader."""
+        """Return these quantities for the configuration that a reader of the site entered."""
         return self if reader is None else replace(self, reader=reader)
 
     def compute(self, expression: str) -> float:
@@ -341,7 +341,7 @@ class Quantities:
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 
     def slot_context(self, model: str, gpu: str) -> int:
-        """The longest context, to 1K or the model's limit, of one llama.cpp slot with Q4_K_M weights."""
+        """The longest context of one llama.cpp slot with Q4_K_M weights: whole 1K, or the model's limit."""
         laid = self._at_home(model)
         return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), self._gpu(gpu))
 

@@ -168,7 +168,7 @@ def diff(
         **options: ``tensor_parallel``, ``context_tokens``, ``weights`` and ``kv``.
 
     Raises:
-        InputError: If kvreport has no answer for either side, or an option is not one of these.
+        InputError: If kvreport has no answer for one of the two sides, or an option is not listed above.
 
     >>> found = diff("Qwen/Qwen3-32B", "Qwen/Qwen3-32B", gpu="h200-sxm-141gb", old_engine="vllm@0.19.1")
     >>> found.old_verdict, found.new_verdict

@@ -81,9 +81,9 @@ class Estimate(AtContext):
         max_concurrency: Maximum concurrency as the engine prints it; None if nothing limits it.
         max_concurrent_requests: Requests that the engine runs at once, limited by memory, ``max_num_seqs`` and state
             slots; 0 if the engine does not start.
-        max_concurrent_requests_by_memory: Requests that the pool of this start holds, whatever ``max_num_seqs`` is; of
-            engines that reserve states first what would run if it were that number. vLLM keeps more beside the pool for
-            a larger one.
+        max_concurrent_requests_by_memory: Requests that the computed pool holds, regardless of ``max_num_seqs``. For
+            engines that reserve states first, the number that would run if ``max_num_seqs`` were equal to it. With a
+            larger ``max_num_seqs``, vLLM reserves more memory outside the pool.
         max_concurrent_requests_ceiling: Upper bound on the requests, for an engine without reserve or rounding.
         limited_by: What limits the number of requests.
         shortfall_bytes: Bytes per GPU that are missing for one request; 0 if it fits.

@@ -125,7 +125,7 @@ def diagnose(
         gpu: Accelerator, if the log does not name one. For unequal GPUs, a list with one entry per rank, or
             ``"rtx-5090+rtx-3090"``.
         tensor_parallel: Number of GPUs in one replica, if the log does not state it.
-        weights: Weight format; None for as released.
+        weights: Weight format; None for the released format.
         kv: KV format, if the log does not state it.
         draft: Draft model for SGLang's speculative decoding, if the log names one that is not in the catalog.
         fetch: If True, download the config of a model that is not in the catalog from the Hugging Face Hub.

@@ -84,7 +84,7 @@ def pasted_start(
         known: Engines and formats.
         devices: The accelerator, or one for each rank where they differ; empty if it is not known.
         tensor_parallel: Devices of one replica, where the log does not say.
-        weights: Weight format; None for as released.
+        weights: Weight format; None for the released format.
         kv: KV format, where the log does not say.
         draft: The draft model that SGLang loaded beside it, where that is known.
 

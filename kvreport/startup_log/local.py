@@ -265,7 +265,7 @@ def _changes(start: LlamaStart) -> Iterator[str]:
             fewer = options["layers"].format(max(start.offloaded[0] * 3 // 4, 0))
             yield f"leave layers in host memory ({fewer})"
         else:
-            yield f"leave layers in host memory ({options['fewer_layers']}), or take smaller weights"
+            yield f"leave layers in host memory ({options['fewer_layers']}), or use smaller weights"
     elif kept:
         more = _layers_that_fit(start)
         if more:

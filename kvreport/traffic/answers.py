@@ -241,7 +241,8 @@ def replay(
         limit: Read at most this many requests.
         catalog: Catalog that resolves names; None for the public catalog.
         **options: Options of :func:`kvreport.estimate`, such as layout, formats, engine and ``utilization``.
-            ``context_tokens`` is the longest request served; ``kv_offload`` is another name of ``host_memory``.
+            ``context_tokens`` is the longest request served; ``kv_offload`` is the host tier of one data-parallel
+            rank, which its devices divide.
 
     Raises:
         InputError: If a name is unknown, or a value is out of range or impossible.
@@ -274,7 +275,11 @@ def replay(
     refuse_another(given, deployment.request.model, deployment.request.context_tokens, books)
     whole, too_long = within_context(given, deployment.request.context_tokens)
     whole = with_outputs(whole)
-    host = _host(_tier(host_memory, options.get("kv_offload")), host_policy, pools)
+    layout, offloaded = deployment.request.layout, options.get("kv_offload") is not None
+    if host_memory is not None and offloaded:
+        raise InputError("kv-offload: found together with host-memory; allowed: one of them")
+    per_device = deployment.request.kv_offload_bytes // (layout.tensor * layout.pipeline)
+    host = _host(per_device if offloaded else host_memory, host_policy, pools)
     if host is not None:
         taken, kept = deployment.budget.requested_bytes, host.blocks * pools.pools[0].block_bytes
         refuse_beyond_one_memory("host-memory", deployment.request.accelerators, taken, kept)
@@ -362,12 +367,6 @@ def longer_model(model: Model, longest: int, models: Iterable[Model]) -> Model |
 def may_stand_in(model: Model) -> bool:
     """Say whether a model may be named for a trace: an original whose cache grows with every token of a prompt."""
     return model.quantized_from is None and bool(held(model, None).marginal_bytes(model.context_tokens) > 0)
-
-
-def _tier(host_memory: int | str | None, kv_offload: int | str | None) -> int | str | None:
-    if host_memory is not None and kv_offload is not None:
-        raise InputError("kv-offload: found together with host-memory; allowed: one of them")
-    return kv_offload if host_memory is None else host_memory
 
 
 def _host(memory: int | str | None, policy: HostPolicy, pools: Pools) -> HostTier | None:

@@ -106,7 +106,8 @@ def test_remedies_are_offered_with_their_value_or_named_as_not_enough() -> None:
         for note in found.notes
     )
     assert any(
-        note == "You can also try the following, which is not calculated here: take smaller weights."
+        note
+        == "You can also try the following, which is not calculated here: use smaller weights, such as a quantized checkpoint."
         for note in found.notes
     )
 

@@ -65,6 +65,18 @@ def test_the_reference_has_every_public_name_with_its_arguments():
             )
     described = sections["estimate"].get_text()
     assert [one.name for one in options() if one.flags and one.name not in described] == []
+    fields = {one.code.get_text(): one.get_text(" ") for one in sections["Estimate"].select("dt") if one.code}
+    stated = {
+        field: kind
+        for base in kvreport.Estimate.__mro__
+        for field, kind in inspect.get_annotations(base).items()
+    }
+    assert {"limited_by", "verdict"} <= set(fields) & set(stated)  # fields of the class below it
+    for field in set(fields) & set(stated):
+        assert fields[field] == f"{field} {stated[field]}"
+    for section in sections.values():  # one entry each, however many lines it has
+        for returned in section.find_all("strong", string="Returns"):
+            assert len(returned.find_next("dl").find_all("dd")) == 1
     html = "".join(one.html for one in made.sections)
     assert ":class:" not in html
     assert "``" not in html

@@ -273,6 +273,15 @@ class RoundClock:
         return decodes + sum(new for new, _ in chunks)
 
 
+def test_a_host_tier_of_a_data_rank_is_divided_over_its_devices():
+    asked = {"gpu": GPU, "kv_pool": "64MiB", "order_only": True, "tensor_parallel": 2, "pipeline_parallel": 2}
+    whole, each = (
+        replay(SMALL, MODEL, **asked, **one) for one in ({"kv_offload": "1GiB"}, {"host_memory": "256MiB"})
+    )
+    assert whole.hit_rate_with_host == each.hit_rate_with_host
+    assert whole.hit_rate_with_host < replay(SMALL, MODEL, **asked, host_memory="1GiB").hit_rate_with_host
+
+
 def test_a_host_tier_has_two_names_and_one_meaning():
     answers = [
         replay(SMALL, MODEL, gpu=GPU, kv_pool="1GiB", order_only=True, **{name: "8GiB"})

@@ -97,7 +97,13 @@ def every_entry() -> tuple[ApiEntry, ...]:
 def entry(name: str) -> ApiEntry:
     """Return what the reference says of a public name."""
     found = getattr(kvreport, name)
-    return _entry(_source(found.__module__)[found.__name__], name)
+    return _entry(_source(found.__module__)[found.__name__], name, _types(found))
+
+
+def _types(found: Any) -> dict[str, str]:  # noqa: ANN401 (a function or a class)
+    """Types of a class's fields as its code and that of its bases state them, which griffe reads one module at a time."""
+    bases = reversed(found.__mro__) if isinstance(found, type) else ()
+    return {field: str(stated) for base in bases for field, stated in inspect.get_annotations(base).items()}
 
 
 @cache
@@ -106,11 +112,15 @@ def _source(module: str) -> griffe.Module:
 
     path = Path(str(inspect.getsourcefile(sys.modules[module])))
     return griffe.visit(
-        module, filepath=path, code=path.read_text(encoding="utf-8"), docstring_parser=griffe.Parser.google
+        module,
+        filepath=path,
+        code=path.read_text(encoding="utf-8"),
+        docstring_parser=griffe.Parser.google,
+        docstring_options={"returns_multiple_items": False, "returns_named_value": False},
     )
 
 
-def _entry(found: Any, name: str) -> ApiEntry:  # noqa: ANN401 (any of griffe's objects)
+def _entry(found: Any, name: str, types: dict[str, str]) -> ApiEntry:  # noqa: ANN401 (any of griffe's objects)
     parts: dict[str, list[Any]] = {}
     for part in found.docstring.parsed if found.docstring else ():
         parts.setdefault(part.kind.value, []).append(part.value)
@@ -127,7 +137,10 @@ def _entry(found: Any, name: str) -> ApiEntry:  # noqa: ANN401 (any of griffe's 
         text=tuple(prose(text) for block in parts.get("text", ()) for text in block.split("\n\n")),
         parameters=tuple(
             ApiName(
-                one.name, str(one.annotation or ""), _default(stated.get(one.name)), prose(one.description)
+                one.name,
+                types.get(one.name, str(one.annotation or "")),
+                _default(stated.get(one.name)),
+                prose(one.description),
             )
             for one in listed
         ),
@@ -152,7 +165,7 @@ def _entry(found: Any, name: str) -> ApiEntry:  # noqa: ANN401 (any of griffe's 
             if kind.value == "examples"
         ),
         members=tuple(
-            _entry(member, f"{name}.{member.name}")
+            _entry(member, f"{name}.{member.name}", {})
             for member in (found.members.values() if found.is_class else ())
             if not member.name.startswith("_") and (member.is_function or "property" in member.labels)
         ),
