@@ -133,7 +133,7 @@
         speedOf,
         true,
         "tokens/s",
-        "Most tokens per second that one request can get while all of them run: bytes read / bandwidth",
+        "Most tokens per second that one request can get while all of them run: bandwidth / bytes read per step",
       ],
       ["longest", "Longest context", longest, true, "tokens", "The longest single request that fits"],
       [
@@ -416,7 +416,7 @@
         make(
           "p",
           { class: "kv-note" },
-          "The number next to each value is the number of configurations with that value that fit. ",
+          "The number next to each value shows how many configurations with this value fit, and next to a verdict how many have it. ",
           view.several,
         ),
       );

@@ -327,7 +327,7 @@ _STATED: Final[Mapping[str, dict[str, Any]]] = {
     "bitnet": {"label": "BitNet (ternary weights, 2 bits each)", "bits": 2, "tensor_bytes": 2},
     "fp8-channel-2of4": {"label": "FP8, one scale per output channel, 2:4 sparse", "bits": 5, "block": (1, 0), "scale_bytes": 4, "multiplies": "fp8"},
     "fp8-channel-s16": {"label": "FP8, one 16-bit scale per output channel", "bits": 8, "block": (1, 0), "scale_bytes": 2, "multiplies": "fp8"},
-    "mxfp6": {"label": "MXFP6 (6 bits, a shared exponent per 32)", "bits": 6, "block": (1, 32), "scale_bytes": 1},
+    "mxfp6": {"label": "MXFP6 (6 bits, a shared exponent per 32 values)", "bits": 6, "block": (1, 32), "scale_bytes": 1},
     "nvfp4-g32": {"label": "NVFP4 (4 bits, an FP8 scale per 32)", "bits": 4, "block": (1, 32), "scale_bytes": 1, "tensor_bytes": 4, "multiplies": "fp8"},
 }  # fmt: skip
 """Layouts whose names have no number to read."""

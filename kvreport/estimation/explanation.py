@@ -368,7 +368,7 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
     )
     if estimate.band_bytes:
         yield (
-            f"activations, non-framework memory and graphs are estimates for {request.engine.label}; "
+            f"activations (including memory outside PyTorch) and graphs are estimates for {request.engine.label}; "
             f"the uncertainty of the pool is ± {gib(estimate.band_bytes)} GiB{_but_for(estimate)}"
         )
     if estimate.optimistic is not None:
@@ -470,7 +470,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
     if plan.block_bytes > 1:
         for group, times in Counter(plan.groups).items():
             yield (
-                f"{label}: {f'{times} x ' if times > 1 else ''}{group.layers} {group.kind} layers in blocks of "
+                f"{label}: {f'{times} x ' if times > 1 else ''}{group.layers} {group.kind} caches in blocks of "
                 f"{group.block_tokens:,} tokens, {group.page_bytes:,} B per block"
             )
         laid_out = estimate.kv_bytes_per_token_reserved_per_gpu

@@ -44,7 +44,7 @@ class ClaimVerdict(StrEnum):
 
 
 MEANINGS: Final[Mapping[ClaimVerdict, str]] = {
-    ClaimVerdict.CONFIRMED: "the computed value is exactly this figure",
+    ClaimVerdict.CONFIRMED: "the computed value is exactly this figure, or within the stated bound",
     ClaimVerdict.ROUNDED: "the computed value, rounded to the printed precision, is this figure",
     ClaimVerdict.UNIT_SLIP: "right, but with the wrong unit: GB for GiB, or the reverse",
     ClaimVerdict.DEPENDS: "right only under an assumption that the source does not state",
@@ -180,7 +180,7 @@ def _find(claim: Claim, figure: PrintedFigure, results: Sequence[_Result]) -> _F
         listed = "; ".join(f"{_in_unit(r.value, figure.unit)} ({r.reading.name})" for r in fair)
         text = f"The source does not state enough for one figure: {listed}."
         return _Finding(
-            ClaimVerdict.DEPENDS, text, assumption="either " + ", or ".join(r.reading.name for r in fair)
+            ClaimVerdict.DEPENDS, text, assumption="one of these: " + "; ".join(r.reading.name for r in fair)
         )
     return _contradiction(figure, results)
 
@@ -219,9 +219,7 @@ def _contradiction(figure: PrintedFigure, results: Sequence[_Result]) -> _Findin
     text += " Cause not found"
     if causes:
         tried = "; ".join(f"{r.reading.name} ({_in_unit(r.value, figure.unit)})" for r in causes)
-        text += (
-            f". {'This mistake' if len(causes) == 1 else 'These mistakes'} would give another value: {tried}"
-        )
+        text += f". {'A likely mistake does' if len(causes) == 1 else 'Likely mistakes do'} not explain it: {tried}"
     return _Finding(ClaimVerdict.CONTRADICTED, f"{text}.")
 
 

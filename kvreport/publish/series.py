@@ -157,8 +157,15 @@ def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> ModelRefusal:
     if not candidates:
         return ModelRefusal("support", 0, 0)
     widest = max(candidates, key=lambda one: one.config.tensor_parallel)
+    # Of the contexts that the model reaches: beyond its limit, memory decides nothing.
     at = max(
-        (n for n, context in enumerate(widest.contexts) if context <= USEFUL_TOKENS and not widest.holds(n)),
+        (
+            n
+            for n, context in enumerate(widest.contexts)
+            if context <= USEFUL_TOKENS
+            and not widest.holds(n)
+            and widest.verdicts[n] != "context_exceeds_model"
+        ),
         default=0,
     )
     number, short = widest.config.tensor_parallel, widest.short[at]

@@ -97,7 +97,7 @@ def test_every_gpu_page_counts_as_the_parquet_file(browser, address, rows, tiny_
             assert set(listed) == {f"of-{name.replace('/', '--')}" for name in wanted}
             below = sum(limit < context for limit in limits.values())
             assert (
-                f"{below} of {len(limits)} models support fewer than {text} tokens, so they are not counted."
+                f"{below} of the {len(limits)} models support fewer than {text} tokens, so they are not among those that fit."
                 in told
             ) == (below > 0)
             for name, limit in limits.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.columns import Columns, places
@@ -86,6 +88,23 @@ def test_a_refusal_says_what_weights_or_a_request_lack_on_the_widest_split() -> 
         "cache", 4, GIB
     )
     assert refusal_of([], 80 * GIB) == ModelRefusal("support", 0, 0)
+
+
+def test_a_model_that_is_too_large_at_its_limit_is_not_said_to_have_too_short_a_context() -> None:
+    """Falcon 180B stood on an RTX 4090's page under models whose context is too short, beside tables from 1K on."""
+    one = replace(
+        series("weights_exceed_memory", weights=160 * GIB, short=9 * GIB),
+        contexts=(1024, 4096),
+        users=(0, 0),
+        ceiling=(0, 0),
+        verdicts=("weights_exceed_memory", "context_exceeds_model"),
+        token_bytes=(1, 1),
+        request_bytes=(1024, 4096),
+        short=(9 * GIB, 0),
+    )
+    assert refusal_of([one], 80 * GIB) == ModelRefusal("weights", 4, 80 * GIB)
+    beyond = replace(one, verdicts=("context_exceeds_model", "context_exceeds_model"))
+    assert refusal_of([beyond], 80 * GIB) == ModelRefusal("limit", 0, 0)
 
 
 def test_pages_of_models_that_the_engine_does_not_run_say_so_beside_rows_of_other_engines() -> None:

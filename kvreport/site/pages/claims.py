@@ -163,11 +163,11 @@ def _context(
         "file": FILE,
         "chart": Chart(
             id="verdicts-chart",
-            title="Stated over recomputed value, one mark per claim, in rows by verdict",
+            title="Stated over recomputed value, in rows by verdict",
             digest=request.digest,
             legend=(),
             notes=(),
-            caption="Each mark is one claim. At 1, the figure is right. At 2, the figure is twice the recomputed value. Claims that "
+            caption="Each mark is one or more claims with the same ratio. At 1, the figure is right. At 2, the figure is twice the recomputed value. Claims that "
             "state a bound, such as more than 80 GB, are not shown. The axis is logarithmic.",
             table=Table("", Column(""), (), ()),
             finding=_finding(found),

@@ -701,14 +701,14 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         cells = (usable, *_named(one, found, inputs.site))
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
-        f"The first of {len(found)} models of Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in Q4_K_M "
-        f"or better and may reach {PACE} tokens/s, else the first that fits. Models of the last {RECENT_MONTHS} months are "
-        "tried first, and models with more parameters before smaller ones. Each has one slot of llama.cpp or Ollama",
+        f"For each use, the first of {len(found)} models in Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in "
+        f"Q4_K_M or better and may reach {PACE} tokens/s. If none reaches this speed, it is the first that fits. Models of the last "
+        f"{RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones. The engine has one slot",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),
     )
-    return Section("local", "With llama.cpp, Ollama and MLX", _table(f"gpus/{gpu.id}/", table))
+    return Section("local", "With llama.cpp and Ollama", _table(f"gpus/{gpu.id}/", table))
 
 
 def chip(machine: Accelerator) -> str:
