@@ -138,8 +138,8 @@
     /^(accura(te|cy)|errors?|figures?|bands?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
   const LAYOUTS = /\b(layouts?|parallelism)\b/i;
   const LAYOUTS_APART =
-    /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
-  const LAYOUTS_WORD = /^(layouts?|parallelism|best|better|expert|tensor|data)$/;
+    /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against|than) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
+  const LAYOUTS_WORD = /^(layouts?|parallelism|best|better|than|expert|tensor|data)$/;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
@@ -278,7 +278,7 @@
      understood: what they are, in words;
      missed: words that nothing here has;
      home: words of programs, files and machines of one computer; machine: the id of that machine;
-     gpus: ids of further accelerators, which a comparison has;
+     gpus: ids of further accelerators, which a comparison has; each: [accelerator, number] where their numbers differ;
      unlisted: a name with another release number than the model's;
      engines: names of the engines that were named; unpublished: releases without numbers here, with the nearest; releases:
      engines and releases as the command line names them;
@@ -313,6 +313,7 @@
       left = [],
       asks = [];
     let timed = 0;
+    const numbers = []; // of devices, in the order of the text
     let devices = null, saves = false;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
     if (apart) {
@@ -352,6 +353,7 @@
       if (times) {
         const number = Number(times[1]);
         timed += 1;
+        numbers.push(number);
         if (devices !== null && devices !== number) missed.push(words[n]);
         else devices = number;
         continue;
@@ -382,7 +384,15 @@
     const statedTp = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [], counts = [];
+    const first = state.tp || devices || 1;
     const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus, counts) : named;
+    // "4 b200 vs 8 h200": as many as each has.
+    const each = timed === gpus.length + 1
+      ? numbers
+      : !timed && counts.length === gpus.length
+      ? [first, ...counts]
+      : [];
+    const own = new Set(each).size > 1 ? [state.gpu, ...gpus].map((id, n) => [id, each[n]]) : [];
     // "two 3090 or one RTX PRO 6000": Compare has one number for both.
     if (counts.some((count) => count !== (state.tp || devices || 1))) {
       const bare = (said) => said.replace(/^(and )?(?:one|\d+ ×) /, "$1");
@@ -451,6 +461,12 @@
     if (about.shared) understood.push("a shared prompt");
     if (about.accuracy) understood.push("errors of predictions");
     if (about.layouts) understood.push("layouts");
+    if (about.layouts && LAYOUTS_APART.test(asked)) {
+      // "TP 8 or DP 8": each on as many GPUs.
+      const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = Math.max(tp, pp, dp, dcp);
+      for (const name of ["pp", "dp", "ep", "dcp"]) delete state[name];
+      state.tp = devices > 1 ? devices : undefined;
+    }
     if (about.file) {
       missed.length = 0;
       understood.push("a deployment file");
@@ -465,6 +481,7 @@
       missed,
       home,
       gpus,
+      each: own,
       unlisted: missed.includes(unlisted?.split(" ").pop()) ? unlisted : null,
       hits,
       others,
@@ -535,7 +552,8 @@
 
   /* How many adapters a text names; their number is no other word's. */
   function adaptersIn(words, missed) {
-    const place = words.findIndex((word) => ADAPTERS.test(word));
+    const named = words.map((word, n) => (ADAPTERS.test(word) ? n : -1)).filter((n) => n >= 0);
+    const place = named.find((n) => /^\d{1,3}$/.test(words[n - 1])) ?? named[0] ?? -1;
     const number = place > 0 && /^\d{1,3}$/.test(words[place - 1]) ? words[place - 1] : "";
     if (missed.includes(number)) missed.splice(missed.indexOf(number), 1);
     return Number(number) || 1;
@@ -1265,6 +1283,15 @@
       (engines.length || unpublished.length)
     ) {
       const listed = [...new Set(sidesOf)];
+      const families = new Set(
+        site.engines.filter(({ name }) => listed.includes(name)).map((one) => one.family),
+      );
+      if (families.size > 1) {
+        return {
+          said: "The comparison page answers for several engines.",
+          links: [["compare these engines", `compare/?engines=${listed.join()}`]],
+        };
+      }
       return {
         said: ["A page has what each release changed for all models.", ...nearest].join(" "),
         links: [
@@ -1288,13 +1315,22 @@
       }
       if (state.engine && !compared) listed.append("engine", state.engine);
       return {
-        said: ["The comparison page answers for several models, GPUs or engines.", ...nearest].join(" "),
+        said: [
+          "The comparison page answers for several models, GPUs or engines.",
+          found.each.length && model &&
+          "It compares equal numbers of GPUs. The other links answer for the numbers in your question.",
+          ...nearest,
+        ].filter(Boolean).join(" "),
         links: [
           [
             nearest.length ? "compare the nearest releases" : "compare models, GPUs or engines",
             sides ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
           ],
           ...(nearest.length ? [["what each engine release changed", "data/engine-releases/"]] : []),
+          ...(model ? found.each : []).map(([id, number]) => [
+            `${number > 1 ? `${number} ×` : "one"} ${site.gpus.find((gpu) => gpu.id === id).short}`,
+            kvState.search({ ...state, gpu: id, tp: number }),
+          ]),
           ...(state.requests ? [size] : []),
         ],
         // The command has the releases themselves.
@@ -1380,7 +1416,7 @@
         : own && program
         ? commandOf({ ...found, state: { ...state, engine: program[1] } }, false)
         : flags && flags.length && own
-        ? [commandOf(found, false), ...flags].join(" ")
+        ? [commandOf(found, false), ...new Set(flags)].join(" ")
         : null,
     };
   }

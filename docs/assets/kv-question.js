@@ -241,7 +241,7 @@
       growing_layers: () => extra.growing,
       heads: () => extra.heads,
       kv_heads: () => needed(extra.kv_heads, "a latent, no KV heads"),
-      component: ({ name }) => extra.components[name] || 0,
+      component: ({ name }) => needed(extra.components[name] || null, `this model has no ${name} encoder`),
       decode_time: (options) =>
         known(kvKernel.decodeSeconds(step(options), options.batch || 1, options.tokens || 1024)),
       prefill_time: (options) =>
@@ -339,6 +339,9 @@
     const examples = [...new Set(blocks)].filter((block) =>
       block && !$("[data-kv-live], [data-kv-case]", block)
     );
+    const commands = $$("p > code", root).filter(({ textContent }) =>
+      /^kvreport (estimate|size) /.test(textContent)
+    );
     const field = (name) => form.elements.namedItem(name);
     const pickers = {};
     const early = kvreport.changedEarly(form);
@@ -401,7 +404,7 @@
       if (!chosen) {
         const fits = found && kvCapacity.serves(found, Math.min(state.context, facts.model.limit));
         told.append(
-          `You chose another model or GPU, so the page set GPUs to ${
+          `For this model and GPU, the page set GPUs to ${
             fits
               ? `the fewest that hold one request: ${size}`
               : `${size}: no number in the list holds one request`
@@ -438,6 +441,9 @@
           label.append(kvreport.make("a", { href: own.getAttribute("href") }, own.textContent), ".");
           (block.closest(".md-typeset__scrollwrap, .kv-scroll") || block).before(label);
         } else block.prepend(label);
+      }
+      for (const command of on ? commands : []) {
+        command.after(kvreport.make("span", { class: "kv-example" }, " (for the example)"));
       }
       if (on && examples.length) {
         told.append(" What is marked “Example” is for the models that it names, not for yours.");
