@@ -19,7 +19,8 @@ Markdown on standard output, has
 - flags of the server, such variables, model classes and places of log lines that are new or gone;
 - the rules to look at, with the difference of each function that they cite;
 - what vLLM's or SGLang's own planner answers otherwise (``scripts/follow_planner.py``). It runs in one environment with CPU
-  PyTorch for all releases: PYTHON, else ``.cache/engines``, which is made of ``requirements/engines.txt``.
+  PyTorch for all releases: PYTHON, else ``.cache/engines``, which is made of ``requirements/engines.txt``;
+- what the two releases resolve, build and plan otherwise for the same starts (``scripts/follow_witness.py``).
 
 With ``--write`` the release's day, places and classes go into the data. ``at`` of every rule whose functions are
 unchanged is extended, and ``digest`` is written: of each cited function's syntax tree in that release.
@@ -42,6 +43,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import follow_planner
+import follow_witness
 import read_engine_classes
 import read_server_flags
 from follow_ranking import CITED, MOST, Change, Cited, Ranking, changes, device_checks, difference
@@ -613,6 +615,10 @@ def main(words: list[str]) -> int:
         kept = given.packages / f"planner-{given.engine}-{given.release}.jsonl"
         kept.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
         print("\n".join(["", "## Planner", "", *follow_planner.summary(rows), "", f"Records: {kept}."]))
+        both = (since, old or bring(given.engine, since, given.packages)), (given.release, new)
+        told = follow_witness.answers(given.engine, both, python, follow_planner.CONFIGS, given.packages)
+        title = f"## What {given.engine} {given.release} resolves, builds and plans otherwise than {since}"
+        print("\n".join(["", title, *follow_witness.report(follow_witness.differences(*told))]))
     if given.write:
         for name in write(given.engine, given.release, new, steady, given.packages):
             print(f"wrote {name}", file=sys.stderr)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -97,13 +98,16 @@ def ask(
     Raises:
         InputError: If there is no such interpreter.
     """
-    major, _, minor = (device.compute_capability or "").partition(".")
-    if not (major.isdigit() and minor.isdigit()):
+    capability = re.fullmatch(r"(\d+)\.(\d+)", device.compute_capability or "")
+    # AMD's architectures are gfx942 and the like: major release, minor one, stepping.
+    amd = re.fullmatch(r"gfx(\d+)(\d)[\da-f]", device.compute_capability or "") if engine == "vllm" else None
+    if (parts := capability or amd) is None:
         return [{"error": f"{device.name} has no CUDA capability to pretend"}] * len(cases)
     pretended = {
         "name": device.name,
         "memory_bytes": int((device.memory.driver_visible or device.memory.usable).value),
-        "capability": [int(major), int(minor)],
+        "capability": [*map(int, parts.groups())],
+        "gcn_arch": amd and amd[0],
     }
     question = {"engine": engine, "device": pretended, "path": path and str(path), "cases": [*cases]}
     with (
@@ -164,10 +168,12 @@ def _judged(line: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("error", "cannot", "release", *_SAID):
         if isinstance(said.get(name), str):
-            text = "".join(sign if sign.isprintable() else " " for sign in said[name][:_LONGEST])
-            found[name] = " ".join(text.split())
+            found[name] = _line(said[name])
     found |= {name: said[name] for name in _SAID if isinstance(said.get(name), bool)}
     found |= _numbers(said)
+    told = said.get("facts")
+    if isinstance(told, dict):
+        found["facts"] = {_line(name): _line(text) for name, text in told.items() if isinstance(text, str)}
     rows = said.get("at")
     found["at"] = [
         _numbers(one) | _refusal(one)
@@ -175,6 +181,11 @@ def _judged(line: bytes) -> dict[str, Any]:
         if isinstance(one, dict) and type(one.get("pool")) is int
     ]
     return found
+
+
+def _line(said: str) -> str:
+    text = "".join(sign if sign.isprintable() else " " for sign in said[:_LONGEST])
+    return " ".join(text.split())
 
 
 def _numbers(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -19,6 +20,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import facts
 import stand_in
 
 _GIB = 1 << 30
@@ -32,6 +34,12 @@ class Planner:
         """Import the engine with stand-ins; raises what the import raises."""
         stand_in.stand_in("sglang")
         stand_in.pretend(device)
+        transformers: Any = importlib.import_module("transformers")
+        for name in ("AutoConfig", "AutoTokenizer", "AutoProcessor", "AutoImageProcessor"):
+            kind = getattr(
+                transformers, name
+            )  # a class may be in transformers since, and the engine's own counts
+            kind.register = functools.partial(kind.register, exist_ok=True)
         self.release = importlib.metadata.version("sglang")
         _pretend(device)
         folder = Path(next(iter(importlib.import_module("sglang.srt").__path__)), "models")
@@ -224,7 +232,7 @@ def run(folder: str, case: dict[str, Any], pool: int) -> dict[str, Any]:  # noqa
         elif not config.is_hybrid_swa:  # up to 0.5.20, where the allocator widens by itself
             held *= widths["attn_dcp_size"]
         requests = pools.resolve_max_num_reqs(sized.max_total_num_tokens)
-    return {
+    found = {
         "tokens": held,
         "window_tokens": sized.swa_max_total_num_tokens,
         "state_slots": resolved.states() if pools.mambaish_config is not None else None,
@@ -237,6 +245,23 @@ def run(folder: str, case: dict[str, Any], pool: int) -> dict[str, Any]:  # noqa
         "kv_dtype": str(dtype).removeprefix("torch."),
         "architecture": config.hf_config.architectures[0],
     }
+    if case.get("facts"):
+        found["facts"] = _published(folder) | facts.settings(sized, "pools")
+        for name, made in (("arguments", given), ("model", config), ("cache", pools)):
+            found["facts"] |= facts.settings(made, name, folder)
+    return found
+
+
+def _published(folder: str) -> dict[str, str]:
+    """The settings that a release resolved and published for its processes."""
+    from sglang.srt import runtime_context as context
+
+    found: dict[str, str] = {}
+    for name, get in vars(context).items():
+        if name.startswith("get_") and name != "get_context" and not inspect.signature(get).parameters:
+            with contextlib.suppress(Exception):  # not every release publishes all of them here
+                found |= facts.settings(get(), name.removeprefix("get_"), folder)
+    return found
 
 
 def _given(kind: Any, folder: str, case: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ import importlib.metadata
 import types
 from typing import Any
 
+import facts
 import stand_in
 
 _GROUPS = ("_WORLD", "_TP", "_ETP", "_DCP", "_PP", "_DP", "_EP", "_EPLB", "_PCP")
@@ -64,7 +65,8 @@ class Planner:
         # An unpacked wheel beside an installed one: its own version counts.
         self.release = str(getattr(vllm, "__version__", "") or importlib.metadata.version("vllm"))
         platforms: Any = importlib.import_module("vllm.platforms")
-        base = importlib.import_module("vllm.platforms.cuda").NonNvmlCudaPlatform
+        place, name = ("rocm", "RocmPlatform") if device.get("gcn_arch") else ("cuda", "NonNvmlCudaPlatform")
+        base = getattr(importlib.import_module(f"vllm.platforms.{place}"), name)
         base.device_count = classmethod(
             lambda _: 1 << 10
         )  # a layout is planned for one rank, whatever is in a node
@@ -92,8 +94,11 @@ class Planner:
         words = ["--model", folder, "--load-format", "dummy", "--skip-tokenizer-init", *case["words"]]
         config = self.args.from_cli_args(parser.parse_args(words)).create_engine_config(self.usage)
         parallel = config.parallel_config
-        made = [self._specs(config, stage) for stage in range(parallel.pipeline_parallel_size)]
-        stages = [specs for specs, _ in made]
+        made = [
+            self._specs(config, stage, told=stage == 0 and bool(case.get("facts")))
+            for stage in range(parallel.pipeline_parallel_size)
+        ]
+        stages = [specs for specs, *_ in made]
         own_length = config.model_config.max_model_len
         cache, scheduler = config.cache_config, config.scheduler_config
         found: dict[str, Any] = {
@@ -103,17 +108,19 @@ class Planner:
             "prefix_caching": bool(cache.enable_prefix_caching),
             "kv_type": str(cache.cache_dtype),
             "architecture": config.model_config.architectures[0],
-            "weight_bytes": max(weights for _, weights in made),
+            "weight_bytes": max(weights for _, weights, _ in made),
             "at": [],
         }
+        if case.get("facts"):
+            found["facts"] = facts.settings(config, "config", folder) | made[0][2]
         for length in case["lengths"] or [own_length]:
             config.model_config.max_model_len = length
             for pool in case["pools"]:
                 found["at"].append({"length": length, "pool": pool} | self._planned(config, stages, pool))
         return found
 
-    def _specs(self, config: Any, stage: int) -> tuple[dict[str, Any], int]:
-        """What the layers of one pipeline stage ask for, and the bytes of their weights before loading adds to them."""
+    def _specs(self, config: Any, stage: int, *, told: bool) -> tuple[dict[str, Any], int, dict[str, str]]:
+        """What the layers of one pipeline stage ask for, the bytes of their weights before loading adds to them, and its facts."""
         parallel = config.parallel_config
         sizes = {
             "_PP": parallel.pipeline_parallel_size,
@@ -136,7 +143,7 @@ class Planner:
             self.current(config),
             self.typed(config.model_config.dtype),
             self.torch.device("meta"),
-            stand_in.on_meta(),
+            stand_in.on_meta() as meta,
         ):
             model = self.made(config)
             if stage == 0 and hasattr(self.platform, "update_block_size_for_backend"):
@@ -153,9 +160,24 @@ class Planner:
                     "v1.worker.worker_base:get_supported_kv_cache_layouts",
                 )(backends)
                 resolve(config, [[one.name for one in layouts]], [*specs.values()])
-        weights = sum(one.numel() * one.element_size() for one in model.parameters())
+            weights = sum(one.numel() * one.element_size() for one in model.parameters())
+            said = self._facts(model, specs, meta.made) if told else {}
         del model
-        return specs, weights
+        return specs, weights, said
+
+    def _facts(self, model: Any, specs: dict[str, Any], made: dict[int, Any]) -> dict[str, str]:
+        """What a model keeps once each layer made of its weights what it makes of them after they are loaded."""
+        for module in model.modules():
+            method = getattr(module, "quant_method", None)
+            with contextlib.suppress(Exception):  # some call kernels, and leave the weights as they are
+                if method is not None:
+                    method.process_weights_after_loading(module)
+        kinds = {
+            "cache": facts.caches(specs),
+            "tensor": facts.tensors(model, made),
+            "module": facts.modules(model),
+        }
+        return {f"{kind} {at}": said for kind, found in kinds.items() for at, said in found.items()}
 
     def _process_group(self, size: int) -> None:
         from torch.testing._internal.distributed.fake_pg import FakeStore

@@ -14,11 +14,12 @@ import importlib.util
 import re
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 KERNELS: Final = frozenset(
-    "aiter av blobfile cuda cutlass deep_ep deep_gemm deepseek_recipe flash_mla flashinfer humming llguidance numba"
+    "aiter amdsmi av blobfile cuda cutlass deep_ep deep_gemm deepseek_recipe flash_mla flashinfer humming llguidance numba"
     " nvshmem nvtx openai_harmony outlines outlines_core py_spy pynvml quack sgl_flash_mla sgl_kernel"
     " smg_grpc_servicer tilelang tml_renderers torch_memory_saver torchaudio triton tvm_ffi vllm watchfiles xgrammar"
     " flash_attn kernels torchvision".split()
@@ -26,6 +27,8 @@ KERNELS: Final = frozenset(
 """Packages with compiled code, or for a server's other tasks, that an engine imports and no planner calls."""
 COMPILED: Final = re.compile(r"vllm\.(triton_utils(\.|$)|.*(_C($|_)|cumem_allocator))")
 """Parts of vLLM that are compiled, or that compile kernels when they are imported."""
+ENGINES: Final = ("/vllm/", "/sglang/srt/")
+"""Folders of packages whose functions are named."""
 _OPERATORS: Final = (
     "add radd sub rsub mul rmul mod truediv floordiv lshift rshift and or ror neg pow rpow".split()
 )
@@ -59,6 +62,10 @@ class Nothing:
         return iter(())
 
     def __bool__(self) -> bool:
+        return False
+
+    def __instancecheck__(self, instance: object) -> bool:
+        """Be the class of nothing that is there."""
         return False
 
     def __index__(self) -> int:
@@ -145,6 +152,12 @@ def pretend(device: dict[str, Any]) -> None:
     """
     import torch
 
+    with contextlib.suppress(ImportError):
+        runtime: Any = importlib.import_module("triton.runtime")
+        if runtime.__file__ == "triton.runtime":  # one of our empty modules
+            target = types.SimpleNamespace(backend="hip" if device.get("gcn_arch") else "cuda")
+            active = types.SimpleNamespace(get_current_target=lambda: target, utils=Nothing())
+            runtime.driver = types.SimpleNamespace(active=active)
     cuda: Any = torch.cuda
     capability, memory = tuple(device["capability"]), device["memory_bytes"]
     properties = types.SimpleNamespace(
@@ -153,8 +166,13 @@ def pretend(device: dict[str, Any]) -> None:
         name=device["name"],
         major=capability[0],
         minor=capability[1],
+        gcnArchName=device.get("gcn_arch", ""),
+        warp_size=64 if device.get("gcn_arch") else 32,
     )
-    torch.version.cuda = "13.0"
+    if device.get("gcn_arch"):
+        torch.version.hip = "7.2"
+    else:
+        torch.version.cuda = "13.0"
     cuda.is_available = lambda: True
     cuda.device_count = lambda: 8
     cuda.current_device = lambda: 0
@@ -192,9 +210,26 @@ def on_meta() -> Any:
             named.pop("pin_memory", None)
             if isinstance(named.get("device"), int):
                 named["device"] = "meta"
-            return func(*map(moved, args), **named)
+            found = func(*map(moved, args), **named)
+            if type(found) is torch.Tensor and found.is_meta and found._base is None:
+                made[id(found)] = weakref.ref(found), _where(sys._getframe(1))
+            return found
 
-    return OnMeta()
+    made: dict[int, tuple[Any, str]] = {}
+    mode: Any = OnMeta()
+    mode.made = made
+    return mode
+
+
+def _where(frame: Any) -> str:
+    """Return the function of an engine that a call comes from."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        inside = next((file.partition(one)[2] for one in ENGINES if one in file), "")
+        if inside:
+            return f"{inside}::{frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return ""
 
 
 def pretend_operators() -> None:

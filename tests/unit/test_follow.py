@@ -67,7 +67,7 @@ def follow(repository: Path, monkeypatch: pytest.MonkeyPatch):
     import follow
 
     yield follow
-    for name in ("follow", "follow_planner", "follow_ranking", "follow_sources"):
+    for name in ("follow", "follow_planner", "follow_ranking", "follow_sources", "follow_witness"):
         sys.modules.pop(name)
 
 
