@@ -221,7 +221,8 @@
   ];
 
   /* Formats of the cache without an answer here; weights in them are another question. */
-  const OTHER_CACHE = /^(int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*) (kv|cache|kv-cache)$/;
+  const OTHER_CACHE =
+    /^((int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*) (kv|cache|kv-cache)|(kv|cache|kv-cache) (int[48]|[48]-?bit|nvfp4|turboquant\S*))$/;
 
   /* Programs and files of one computer: another page has their numbers. */
   const AT_HOME =
@@ -262,7 +263,7 @@
       .replace(/-*\b(?:enable-)?expert[- ]parallel(?:ism)?\b/g, "ep")
       .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax[-_]model[-_]len\b=?/g, " ")
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
-      .replace(/\bcuda[\s-]graph/g, "cudagraph")
+      .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
       .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "")
       .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:](?=\s|$)/g, " ")
@@ -789,7 +790,12 @@
       }
       const later = kin.filter(({ versions }) => versions && kvState.isBefore(stated, versions[0]));
       const near = [later.at(-1), kin[later.length]].filter(Boolean);
-      unpublished.push({ said: `${own} ${stated}`, label: `${kin[0].label.split(" ")[0]} ${stated}`, near });
+      unpublished.push({
+        said: `${own} ${stated}`,
+        label: `${kin[0].label.split(" ")[0]} ${stated}`,
+        near,
+        older: later.length > 0,
+      });
     }
     return rest;
   }
@@ -1334,7 +1340,7 @@
           ...(state.requests ? [size] : []),
         ],
         // The command has the releases themselves.
-        command: model && found.releases.length === 2 && unpublished.every(({ near }) => near.length > 1) &&
+        command: model && found.releases.length === 2 && unpublished.every(({ older }) => older) &&
             unpublished.length
           ? kvState.diffCommand(found.releases, state)
           : null,
@@ -1397,8 +1403,8 @@
       changing.map((word) => FLAGS[word].replace("#", String(found.adapters)));
     const other = unused.length > topics.length || unlisted;
     const program = unused.length === 1 && ELSEWHERE.find(([pattern]) => pattern.test(unused[0]));
-    // Between two releases with numbers here, the command has those of a third.
-    const older = unused.length === 1 && unpublished.find(({ near }) => near.length > 1);
+    // The command has the releases before those with numbers here, and those between two of them.
+    const older = unused.length === 1 && unpublished.find((one) => one.older);
     if (search) return { said: `Not used: ${missed.join(", ")}.`, links, search };
     return {
       said: unlisted
