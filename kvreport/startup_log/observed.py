@@ -304,11 +304,15 @@ def states_given(observation: Observation) -> int | None:
 
 
 def drafts_itself(observation: Observation, model: Model) -> bool:
-    """True if drafts come from the model's own prediction layers (``mtp``), which are loaded then."""
-    said = re.search(r"\bmtp\b", observation.speculative or "", re.IGNORECASE)
+    """True if drafts come from the model's own layers, which are loaded then: prediction layers (``mtp``) or DSpark's.
+
+    DSpark is the checkpoint's own where its Markov head stands among the layers that draft, as in DeepSeek V4's.
+    """
+    said = re.search(r"\b(mtp|dspark)\b", observation.speculative or "", re.IGNORECASE)
     if not said or "assistant" in (observation.speculative or ""):
         return False
-    return any(row.component == "mtp" for row in model.weights)
+    sign = "markov_head" if said[1].lower() == "dspark" else ""
+    return any(row.component == "mtp" and sign in row.name for row in model.weights)
 
 
 def adapter_slots(observation: Observation) -> tuple[int, int]:

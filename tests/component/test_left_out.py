@@ -191,7 +191,11 @@ def test_sglang_s_band_covers_what_it_says_of_sources_left_out(catalog: Catalog)
 
 
 def test_sglang_s_band_by_kind_of_start_is_that_of_first_sights(published: dict[str, Any]) -> None:
-    """Logs with drafts and without are all of them; one source of three starts is most of what drafts missed."""
+    """Logs with drafts and without are all of them; one source of three starts is most of what drafts missed.
+
+    It is half of what models with recurrent states missed too: the others are a copy that its source does not name, a
+    DGX Spark and one start on several ranks.
+    """
     told = published["others"]["sglang"]
     kinds, first = told["kinds"], [one["first_sight"] for one in told["bands"].values()]
     halves = [kinds[name] for name in ("undrafted", "drafted")]
@@ -199,6 +203,7 @@ def test_sglang_s_band_by_kind_of_start_is_that_of_first_sights(published: dict[
     held = [sum(one["logs"] * one["coverage"] for one in group) for group in (halves, first)]
     assert held[0] == pytest.approx(held[1], abs=0.1)
     many = {name: one["coverage"] for name, one in kinds.items() if one["sources"] >= 10}
+    assert many.pop("states") >= 0.6
     assert min(many.values()) >= 0.75, many
     assert told["bands"]["plain_ranks"]["first_sight"]["coverage"] >= 0.75
     assert kinds["drafted"]["coverage"] >= 0.6

@@ -16,6 +16,7 @@ from kvreport.errors import CatalogError
 from kvreport.estimation.variants import by_name
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
+from kvreport.startup_log.observed import drafts_itself, find_model
 
 MINIMAL = """
 schema_version: 1
@@ -170,7 +171,7 @@ def test_a_copy_by_its_name_is_judged_as_the_range_that_an_answer_gives() -> Non
     assert not any(one.quantity in ("weights", "pool", "tokens", "concurrency") for one in found.comparisons)
     assert found.starts_predicted
     assert found.within_band
-    assert any("3.29 to 8.51 GiB, and the log's is inside" in reason for reason in found.excluded)
+    assert any("3.28 to 8.51 GiB, and the log's is inside" in reason for reason in found.excluded)
     # More tokens than with every layer in 4 bits are as far outside as fewer than with the experts alone.
     for tokens in (log.printed.kv_tokens or 0) * 4, 40_000:
         printed = log.printed.model_copy(update={"kv_tokens": tokens, "max_concurrency": None})
@@ -204,3 +205,21 @@ def test_eight_bits_beside_16_bit_layers_are_read_in_a_name() -> None:
     assert found is not None
     assert found[0].by_name
     assert found[0].weight_format == "int8-g128-zp"
+
+
+def test_the_layers_of_dspark_that_a_checkpoint_brings_are_loaded() -> None:
+    catalog = open_catalog()
+    log = recorded("held-009")
+    assert log.speculative == "dspark, num_speculative_tokens 7"
+    drafting, alone = (
+        next(row.predicted for row in compare(catalog, one).comparisons if row.quantity == "weights")
+        for one in (log, log.model_copy(update={"speculative": None}))
+    )
+    assert drafting == pytest.approx(log.printed.model_load_gib, rel=0.005)
+    assert drafting - alone > 8
+    # Qwen3.8's own layers predict tokens; DSpark is another model's there.
+    another = recorded("lark-101")
+    model = find_model(catalog, another)[0]
+    assert model is not None
+    assert any(row.component == "mtp" for row in model.weights)
+    assert not drafts_itself(another, model)
