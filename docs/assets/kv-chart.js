@@ -214,7 +214,7 @@
     const who = alike ? `${none.length ? "Each of the others" : "Each"} serves` : serve([few.name]);
     const most = few.requests === many.requests ? "" : `, and ${serve([many.name])} ${count(many.requests)}`;
     const rest = none.length ? `; ${serve(none)} none` : "";
-    return `${who} ${least} of ${tokens(where)} tokens${most}${rest}`;
+    return `${who} ${least} of ${tokens(where)} tokens${most}${rest}`.replace(/^one /, "One ");
   }
 
   /* Names of the lines under a narrow drawing. */

@@ -135,7 +135,14 @@
         "tokens/s",
         "Most tokens per second that one request can get while all of them run: bandwidth / bytes read per step",
       ],
-      ["longest", "Longest context", longest, true, "tokens", "The longest single request that fits"],
+      [
+        "longest",
+        "Longest context",
+        longest,
+        true,
+        "tokens, rounded down",
+        "The longest single request that fits",
+      ],
       [
         "bound",
         "Upper bound",

@@ -42,6 +42,8 @@ def test_a_context_between_two_points_is_told_by_the_shorter() -> None:
 def test_equal_lines_and_one_line() -> None:
     assert finding(PlotData((FEW, PlotLine("L40", FEW.points)))) == "Each serves 19 requests of 8K tokens"
     assert finding(PlotData((FEW,))) == ""
+    alone = PlotData((PlotLine("one L40", FEW.points), PlotLine("gpt-oss-20b", ())))
+    assert finding(alone) == "One L40 serves 19 requests of 8K tokens; gpt-oss-20b serves none"
     assert finding(PlotData((PlotLine("L40", ()), PlotLine("L4", ())))) == ""
 
 

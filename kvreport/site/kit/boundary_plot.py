@@ -112,7 +112,7 @@ def finding(data: PlotData) -> str:
         said += f", and {_does_serve([many])} {units.count(most)}"
     if none:
         said += f"; {_does_serve(none)} none"
-    return said
+    return f"One{said[3:]}" if said.startswith("one ") else said
 
 
 def _does_serve(names: Sequence[str]) -> str:
