@@ -9,8 +9,8 @@
 
   const FIELDS = "model gpu tp pp dp ep dcp nodes weights kv engine context requests share batched seqs eager"
     .split(" ");
-  /* One page with a state. render(root, one, chosen) fills what is the page's own; chosen
-     says that the reader chose a layout. */
+  /* One page with a state. render(root, one, chosen, wanted) fills what is the page's own; chosen
+     says that the reader chose a layout, wanted() that no other state was asked for since. */
   function stateful(form) {
     const base = new URL(form.dataset.kvState, location.href);
     const start = JSON.parse($("template.kv-start", form).content.textContent);
@@ -119,7 +119,8 @@
         const one = result.facts(here, model, gpu, told, deployment);
         result.show(root, one, result.elsewhere(one));
         result.titled(root);
-        page?.render?.(root, one, kvState.hasLayout(state) && !untouched());
+        await page?.render?.(root, one, kvState.hasLayout(state) && !untouched(), () => mine === turn);
+        if (mine !== turn) return;
         names();
       } catch (error) {
         if (mine !== turn) return;

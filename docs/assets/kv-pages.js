@@ -52,17 +52,33 @@
 
   /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or in the layout that
      was chosen. */
-  function rewrite(root, one, chosen) {
+  async function rewrite(root, one, chosen, wanted) {
     figures(root, one);
     const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
     const list = $(".kv-groups", root);
     if (!table) return;
+    const contexts = one.site.contexts.slice(0, $$("thead th", table).length - 3);
+    await kvreport.pause(); // the answer is drawn first
+    const made = await kvreport.inSlices(served(one, chosen, contexts), wanted);
+    if (!made || !wanted()) return;
     keepTable(table, list);
+    captioned(table, result.fill(words.captions.devices, { devices: made.caption }));
+    kvreport.putRows(table, made.rows);
+    putGroups(
+      list,
+      kvreport.groupNodes([...made.groups].sort(([, a], [, b]) => a.length - b.length)),
+    );
+    kvreport.units?.(table);
+  }
+
+  /* The rows of accelerators that serve, the reasons of the others, and what the table says of their number of GPUs; one
+     accelerator at a time. */
+  function* served(one, chosen, contexts) {
     const { site, model, state } = one;
-    const contexts = site.contexts.slice(0, $$("thead th", table).length - 3);
     const rows = [], groups = new Map();
     let caption = chosen ? gpusOf(one) : words.captions.fewest;
     for (const gpu of site.gpus) {
+      yield;
       const cellsFor = (deployment) => result.facts(site, model, gpu, state, deployment);
       const possible = kvState.deployments(site, model, gpu, chosen ? state : { ...state, ...FEWEST });
       const asked = Math.min(kvKernel.USEFUL_TOKENS, model.limit);
@@ -82,10 +98,7 @@
         groups.set(reason, [...(groups.get(reason) || []), [`on-${gpu.id}`, gpuLink(gpu), told, why]]);
       }
     }
-    captioned(table, result.fill(words.captions.devices, { devices: caption }));
-    kvreport.putRows(table, rows);
-    putGroups(list, kvreport.groupNodes([...groups].sort(([, a], [, b]) => a.length - b.length)));
-    kvreport.units?.(table);
+    return { rows, groups, caption };
   }
 
   const FEWEST = { tp: "fewest", pp: undefined, dp: undefined, ep: undefined, dcp: undefined };

@@ -63,21 +63,26 @@
     if (!rows.length) table.closest(".kv-served")?.setAttribute("hidden", "");
   }
 
+  const FOLDED = 24; /* members above which a list is folded, as in _groups.html */
+
   /* The lists of what does not serve, by reason: members of each as [id, link, note, what explains it]. */
   const groupNodes = (groups) =>
-    groups.flatMap(([reason, members]) => [
-      make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
-      make(
-        "dd",
-        {},
-        ...members.flatMap(([id, link, note, act], n) => {
-          const told = note && act
-            ? result.whyButton(note, act)
-            : note && make("small", { class: "kv-note-of" }, note);
-          return [n ? ", " : "", make("span", { id }, link, " ", told)];
-        }),
-      ),
-    ]);
+    groups.flatMap(([reason, members]) => {
+      const listed = members.flatMap(([id, link, note, act], n) => {
+        const told = note && act
+          ? result.whyButton(note, act)
+          : note && make("small", { class: "kv-note-of" }, note);
+        return [n ? ", " : "", make("span", { id }, link, " ", told)];
+      });
+      const all = `Show all ${count(members.length)}`;
+      const shown = members.length > FOLDED
+        ? [make("details", { class: "kv-data" }, make("summary", {}, all), ...listed)]
+        : listed;
+      return [
+        make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
+        make("dd", {}, ...shown),
+      ];
+    });
 
   /* Make the printed cells and notes that say what is short open their explanation: open(row or name, context). */
   function openers(root, contexts, open) {

@@ -318,10 +318,9 @@ def test_a_model_s_page_names_cards_and_macs_by_the_label_on_the_box(catalog: Ca
         label, kind = one.memory.advertised_label, name.rsplit(" ", 1)[1]
         assert name == f"{label} {kind}"
         same = [each for each in machines(catalog) if each.memory.advertised_label == label]
-        alike = [each for each in same if (each.vendor == "Apple") is (kind == "Mac")]
-        assert one.usable_bytes <= min(
-            each.usable_bytes for each in alike if kind == "Mac" or not each.is_unified
-        )
+        maker = "Apple" if kind == "Mac" else "NVIDIA"
+        alike = [each for each in same if each.vendor == maker and (maker == "Apple" or not each.is_unified)]
+        assert one.usable_bytes == min(each.usable_bytes for each in alike)
 
 
 @pytest.mark.parametrize(("card", "less"), [("rtx-3060-12gb", True), ("rtx-5090", False)])

@@ -659,15 +659,17 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
 
 
 def _smallest(site: SiteData) -> list[tuple[str, Accelerator]]:
-    """A graphics card and a Mac of each memory size that is sold, by usable memory: of each, the one with the least."""
+    """A card and a Mac of each memory size that is sold, by usable memory: of each, the one with the least, NVIDIA's first."""
     found: dict[str, Accelerator] = {}
-    for one in sorted(
-        machines(site.catalog) or site.accelerators, key=lambda one: (one.usable_bytes, one.id)
-    ):
+
+    def rank(one: Accelerator) -> tuple[bool, int, str]:
+        return (one.vendor != "NVIDIA", one.usable_bytes, one.id)
+
+    for one in sorted(machines(site.catalog) or site.accelerators, key=rank):
         size = one.memory.advertised.value >> 30
         if size in SIZES_GB and (one.vendor == "Apple" or not one.is_unified):
             found.setdefault(f"{size} GB {'Mac' if one.vendor == 'Apple' else 'card'}", one)
-    return list(found.items())
+    return sorted(found.items(), key=lambda item: (item[1].usable_bytes, item[1].id))
 
 
 def _example(site: SiteData, laid: AtHome, backend: int) -> tuple[str, str, int]:
