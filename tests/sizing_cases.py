@@ -182,8 +182,9 @@ def under(given: dict[str, Any], model: str, engine: str) -> dict[str, Any]:
     }
 
 
+@cache
 def data(model: str) -> dict[str, Any]:
-    """What the page would fetch, through JSON as it would."""
+    """What the page would fetch, through JSON as it would; nobody changes it."""
     here = site(model)
     record = here.models[0]
     return json.loads(

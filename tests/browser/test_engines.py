@@ -113,18 +113,6 @@ def test_a_gpu_page_asks_for_the_numbers_of_its_accelerator_alone(visit):
     assert groups("?tp=2") == {name.replace("tensor", "2") for name in each}
 
 
-def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):
-    page = visit.go(H100)
-    page.locator(".kv-more-fields summary").click()
-    page.locator("#kv-engine").select_option("vllm-0.11")
-    page.wait_for_function(
-        "document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?engine=vllm-0.11'"
-    )
-    assert "vLLM 0.11" in page.locator("[data-kv-slot=conditions]").inner_text()
-    page.locator("[data-kv-reset]").click()
-    page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")
-
-
 @pytest.mark.parametrize("engine", ["vllm-0.11", "sglang"])
 def test_the_explorer_answers_for_another_engine(visit, catalog, engine):
     page = visit.go(f"explore/?{START}")
@@ -225,17 +213,6 @@ def test_a_cell_that_does_not_fit_opens_its_explanation_everywhere(visit, catalo
     page.locator("dialog .kv-levers").wait_for()
     name = next(one.name for one in catalog.models.values() if one.slug == model)
     assert page.locator("dialog h2").inner_text().startswith(name)
-
-
-def test_reasons_of_cells_are_printed(visit):
-    page = visit.go(f"explore/?{START}")
-    button = page.locator("#explore-table .kv-whybutton").first
-    button.wait_for()
-    said = button.inner_text()
-    page.emulate_media(media="print")
-    assert button.is_visible()
-    assert said.startswith("needs ")
-    assert not page.locator(".kv-facets").is_visible()
 
 
 def test_a_table_on_paper_is_a_table_and_no_cards(visit):

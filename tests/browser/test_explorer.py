@@ -327,9 +327,12 @@ def test_a_phone_gets_cards_with_the_answer_before_the_filters(browser, address)
 def test_the_answer_is_printed(page, address):
     page.goto(f"{address}explore/")
     answered(page)
+    reason = page.locator("#explore-table .kv-whybutton").first
+    assert reason.inner_text().startswith("needs ")
     page.emulate_media(media="print")
     assert page.locator(".kv-said").is_visible()
     assert page.locator(FIRST).is_visible()
+    assert reason.is_visible()
     assert not page.locator(".kv-facets").is_visible()
 
 
@@ -343,18 +346,22 @@ def test_sizes_switch_to_gb(page, address):
     assert "GB" in page.locator("#explore-table thead").inner_text()
 
 
-def test_on_a_phone_nothing_moves_while_the_explorer_answers(browser, address):
+@pytest.mark.parametrize(
+    ("uri", "table"),
+    [("explore/", "#explore-table"), ("compare/", "#compare-table")],
+    ids=["explore", "compare"],
+)
+def test_on_a_phone_nothing_moves_while_a_page_answers(browser, address, uri, table):
     context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
     page = context.new_page()
     page.add_init_script(
-        "window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {"
-        " if (!one.hadRecentInput) window.moved += one.value; })).observe({ type: 'layout-shift', buffered: true })"
+        "window.moved = 0; window.what = []; new PerformanceObserver((list) => list.getEntries().forEach((one) => {"
+        " if (!one.hadRecentInput) { window.moved += one.value; window.what.push(...one.sources.map((s) => `${s.node?.className || s.node?.nodeName} ${s.previousRect.top}>${s.currentRect.top}`)); } })).observe({ type: 'layout-shift', buffered: true })"
     )
-    page.goto(address + "explore/")
-    answered(page)
-    page.wait_for_selector("#explore-table tbody tr")
+    page.goto(address + uri)
+    page.wait_for_selector(f"{table} tbody tr")
     page.wait_for_timeout(500)
-    assert page.evaluate("window.moved") < 0.1
+    assert page.evaluate("window.moved") < 0.1, page.evaluate("window.what")
     context.close()
 
 

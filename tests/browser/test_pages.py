@@ -264,6 +264,8 @@ def test_an_index_filters_by_text_and_facet_and_keeps_it_in_the_address(visit):
     assert visible.count() == 1
     assert visit.query() == {"kind": ["latent"]}
     assert "Attention type: Latent (MLA)" in page.locator(".kv-said").inner_text()
+    assert "DeepSeek-V3" in visible.inner_text()
+    assert "Latent (MLA)" in visible.inner_text()
     page.go_back()
     page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length > 1")
     page.go_forward()

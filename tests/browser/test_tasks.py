@@ -299,19 +299,13 @@ def test_memory_share_and_sequences(reader, answer):
     assert "The limit is max_num_seqs (16)." in reader.headline
 
 
-def test_another_release_of_the_engine(reader, answer):
+@pytest.mark.parametrize(("engine", "label"), [("vllm-0.11", "vLLM 0.11"), ("sglang", "SGLang")])
+def test_another_engine_or_release(reader, answer, engine, label):
     reader.click(".kv-more-fields summary")
-    reader.choose("#kv-engine", "vllm-0.11")
-    want = answer(LLAMA_8B, gpu="H100", context_tokens="8K", engine="vllm-0.11")
+    reader.choose("#kv-engine", engine)
+    want = answer(LLAMA_8B, gpu="H100", context_tokens="8K", engine=engine)
     assert reader.requests() == want.max_concurrent_requests
-    assert "vLLM 0.11" in reader.page.locator("[data-kv-slot=conditions]").inner_text()
-
-
-def test_another_engine(reader, answer):
-    reader.click(".kv-more-fields summary")
-    reader.choose("#kv-engine", "sglang")
-    want = answer(LLAMA_8B, gpu="H100", context_tokens="8K", engine="sglang")
-    assert reader.requests() == want.max_concurrent_requests
+    assert label in reader.page.locator("[data-kv-slot=conditions]").inner_text()
 
 
 def test_requests_wanted_decide_the_number_of_gpus(reader, answer):
@@ -449,6 +443,7 @@ def test_what_runs_on_my_gpu_under_the_release_that_i_have(reader, answer):
     reader.choose("#kv-engine", "vllm-0.11")
     want = fewest(answer, "Qwen/Qwen3.6-27B", gpu="H100", context_tokens="8K", engine="vllm-0.11")
     row = reader.page.locator("[id='of-Qwen--Qwen3.6-27B'] td")
+    assert reader.visit.query() == {"engine": ["vllm-0.11"]}
     assert row.nth(0).inner_text() == str(want.request.tensor_parallel)
     assert row.nth(4).inner_text() == f"{want.max_concurrent_requests:,}"
     assert "vLLM 0.11" in reader.page.locator("[data-kv-slot=conditions]").inner_text()
@@ -549,19 +544,6 @@ def test_a_model_s_numbers_as_a_file(reader, answer, tmp_path):
         ]
     want = answer("openai/gpt-oss-20b", gpu="H100", context_tokens="8K")
     assert str(want.max_concurrent_requests) in {row["max_concurrent_requests"] for row in rows}
-
-
-def test_models_with_a_latent_cache(reader):
-    reader.click("nav a:has-text('Models')")
-    chip = ".kv-chip:has-text('Latent (MLA)')"
-    reader.page.locator(chip).first.wait_for()
-    reader.click(chip)
-    reader.page.wait_for_function(
-        "Array.from(document.querySelectorAll('#models-table tbody tr')).filter((row) => !row.hidden).length === 1"
-    )
-    row = reader.page.locator("#models-table tbody tr:visible")
-    assert "DeepSeek-V3" in row.inner_text()
-    assert "Latent (MLA)" in row.inner_text()
 
 
 def test_the_hit_rate_of_a_published_trace(reader, tiny_site):

@@ -175,10 +175,11 @@ def test_a_word_of_the_language_names_no_model(repository: Any) -> None:
     words = {word for text in texts for word in re.findall(r"(?<![\w.`/-])[a-z]{2,}(?![\w`/(=-])", text)}
     words = sorted(words - NAMES)
     assert len(words) > 2000
+    some = thinned(words, 3)
     found = [
         (word, one["state"]["model"])
-        for form in ("{}", "what about the {} of it", "{} 3 of them")
-        for word, one in zip(words, asked([form.format(word) for word in words]), strict=True)
+        for form, few in (("{}", words), ("what about the {} of it", some), ("{} 3 of them", some))
+        for word, one in zip(few, asked([form.format(word) for word in few]), strict=True)
         if "model" in one["state"]
     ]
     assert found == []

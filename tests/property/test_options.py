@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from functools import cache
 from typing import Any, Final
 
@@ -209,13 +210,7 @@ def test_text_and_json_name_what_is_not_followed(capsys: pytest.CaptureFixture[s
     asked = [
         "estimate",
         DENSE["model"],
-        "--gpu",
-        "h100-sxm-80gb",
-        "--context",
-        "8K",
-        "--engine",
-        "tensorrt-llm",
-        "--eager",
+        *shlex.split("--gpu h100-sxm-80gb --context 8K --engine tensorrt-llm --eager"),
     ]
     assert main(asked) == 0
     whole = capsys.readouterr().out

@@ -35,52 +35,21 @@ def refused(capsys, *words):
     return err
 
 
-def test_flags_of_vllm_mean_what_they_mean_there(capsys):
-    ours = answered(
-        capsys,
-        *(
-            "--tensor-parallel",
-            "2",
-            "--context",
-            "8192",
-            "--utilization",
-            "0.9",
-            "--kv",
-            "fp8",
-            "--max-seqs",
-            "64",
-        ),
-        *("--max-batched-tokens", "4096", "--eager", "--no-prefix-caching"),
-    )
-    theirs = answered(
-        capsys,
-        *("-tp", "2", "--max_model_len=8192", "--gpu-memory-utilization=0.9", "--kv-cache-dtype", "fp8"),
-        *("--max-num-seqs", "64", "--max-num-batched-tokens", "4096", "--enforce-eager"),
-        "--no-enable-prefix-caching",
-    )
-    assert ours == theirs
+OURS = {
+    "vllm": "--tensor-parallel 2 --context 8192 --utilization 0.9 --kv fp8 --max-seqs 64 --max-batched-tokens 4096 "
+    "--eager --no-prefix-caching",
+    "sglang": "--engine sglang --tp 2 --context 8K --utilization 0.8 --max-seqs 64",
+}
+THEIRS = {
+    "vllm": "-tp 2 --max_model_len=8192 --gpu-memory-utilization=0.9 --kv-cache-dtype fp8 --max-num-seqs 64 "
+    "--max-num-batched-tokens 4096 --enforce-eager --no-enable-prefix-caching",
+    "sglang": "--engine=sglang --tp-size 2 --context-length 8192 --mem-fraction-static 0.8 --max-running-requests 64",
+}
 
 
-def test_flags_of_sglang_mean_what_they_mean_there(capsys):
-    ours = answered(
-        capsys,
-        "--engine",
-        "sglang",
-        "--tp",
-        "2",
-        "--context",
-        "8K",
-        "--utilization",
-        "0.8",
-        "--max-seqs",
-        "64",
-    )
-    theirs = answered(
-        capsys,
-        *("--engine=sglang", "--tp-size", "2", "--context-length", "8192", "--mem-fraction-static", "0.8"),
-        *("--max-running-requests", "64"),
-    )
-    assert ours == theirs
+@pytest.mark.parametrize("server", OURS)
+def test_flags_of_a_server_mean_what_they_mean_there(capsys, server):
+    assert answered(capsys, *OURS[server].split()) == answered(capsys, *THEIRS[server].split())
 
 
 def test_a_small_k_is_decimal_after_the_flag_of_vllm_alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -317,17 +318,7 @@ def test_a_local_command_without_a_model_is_one_sentence(words: list[str]) -> No
 
 def test_a_pasted_command_is_answered_word_by_word(capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the shell has split it: the parser of all commands leaves its flags alone."""
-    words = [
-        "llama-server",
-        "-hf",
-        "unsloth/Qwen3-8B-GGUF:Q4_K_M",
-        "-c",
-        "32768",
-        "-np",
-        "4",
-        "--host",
-        "localhost",
-    ]
+    words = shlex.split("llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 32768 -np 4 --host localhost")
     assert main(["estimate", "--gpu", "rtx-4090", *words]) == 0
     told = capsys.readouterr()
     assert "context 8,192 tokens: what each of 4 slots has of the 32,768 cells of -c" in told.out

@@ -99,17 +99,9 @@ def test_a_pasted_command_is_answered_as_its_flags_are(capsys: pytest.CaptureFix
         capsys,
         "--gpu",
         "h200",
-        *[
-            "vllm",
-            "serve",
-            "deepseek-ai/DeepSeek-V3",
-            "-dp",
-            "8",
-            "-ep",
-            "--max-model-len",
-            "32768",
-            "--trust-remote-code",
-        ],
+        *shlex.split(
+            "vllm serve deepseek-ai/DeepSeek-V3 -dp 8 -ep --max-model-len 32768 --trust-remote-code"
+        ),
     )
     ours = answered(
         capsys,
@@ -134,19 +126,7 @@ def test_data_attention_of_sglang_divides_the_gpus_that_tp_size_counts(
     ours = answered(
         capsys,
         "deepseek-ai/DeepSeek-V3",
-        *[
-            "--gpu",
-            "h200",
-            "--engine",
-            "sglang",
-            "--tp",
-            "2",
-            "--dp",
-            "4",
-            "--expert-parallel",
-            "--context",
-            "32768",
-        ],
+        *shlex.split("--gpu h200 --engine sglang --tp 2 --dp 4 --expert-parallel --context 32768"),
     )
     assert theirs == ours
 

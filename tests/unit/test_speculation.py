@@ -280,18 +280,7 @@ def test_sglang_runs_few_requests_at_once_where_it_drafts() -> None:
 def test_llama_server_s_drafts_from_the_text_load_nothing(
     flags: str, tokens: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [
-        "estimate",
-        "llama-server",
-        "-m",
-        "Qwen/Qwen3.5-4B",
-        "-c",
-        "8192",
-        "-np",
-        "4",
-        "--gpu",
-        "rtx-4090",
-    ]
+    asked = shlex.split("estimate llama-server -m Qwen/Qwen3.5-4B -c 8192 -np 4 --gpu rtx-4090")
     assert main([*asked, "--format", "json"]) == 0
     alone = json.loads(capsys.readouterr().out)
     assert main([*asked, *flags.split(), "--format", "json"]) == 0
@@ -306,19 +295,9 @@ def test_llama_server_s_drafts_from_the_text_load_nothing(
 
 
 def test_a_draft_model_of_llama_server_is_read_as_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [
-        "llama-server",
-        "-m",
-        "Qwen/Qwen3-8B",
-        "-c",
-        "8192",
-        "-md",
-        "Qwen/Qwen3-0.6B",
-        "--spec-draft-n-max",
-        "5",
-        "--gpu",
-        "rtx-4090",
-    ]
+    asked = shlex.split(
+        "llama-server -m Qwen/Qwen3-8B -c 8192 -md Qwen/Qwen3-0.6B --spec-draft-n-max 5 --gpu rtx-4090"
+    )
     assert main(["estimate", *asked, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["extras"]["draft"]["tokens"] == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import time
 from contextlib import suppress
 from itertools import product
@@ -169,12 +170,7 @@ def test_a_spend_log_needs_one_gpu_and_nobody_waits(
                 "Qwen/Qwen3-32B",
                 "--trace",
                 str(file),
-                "--gpu",
-                "h200-sxm-141gb",
-                "--top",
-                "1",
-                "--format",
-                "json",
+                *shlex.split("--gpu h200-sxm-141gb --top 1 --format json"),
             ]
         )
         == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -109,16 +110,7 @@ def test_a_refusal_is_told_with_the_engines_and_gpus_that_run_it():
 
 
 def test_json_has_it_and_the_text_names_logs_of_the_same_pair(capsys):
-    words = [
-        "estimate",
-        "openai/gpt-oss-120b",
-        "--gpu",
-        "h100",
-        "--context",
-        "128K",
-        "--moe-backend",
-        "marlin",
-    ]
+    words = shlex.split("estimate openai/gpt-oss-120b --gpu h100 --context 128K --moe-backend marlin")
     assert main([*words, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)["why_not"]
     assert found["waterfall"][0]["term"] == "usable"
