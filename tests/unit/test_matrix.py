@@ -7,13 +7,13 @@ import random
 
 import numpy as np
 import pytest
+import rows
 from fuzzing import TIMES, thinned
 
 import kvreport
-from kvreport.accounting.capacity import Limit, Verdict
+from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Loading
-from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.support import judge
@@ -51,44 +51,11 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
     ]
     assert sparse
     drawn = [draw.choice(cubes) for _ in range(300)] + [draw.choice(sparse) for _ in range(40)]
+    compared = 0
     for cube in thinned(drawn, 3):
-        where = draw.choice(np.argwhere(cube.possible).tolist())
-        c = draw.randrange(len(cube.contexts))
-        g, t, w, k = where
-        asked = {
-            "gpu": cube.gpus[g],
-            "tensor_parallel": cube.layouts[t].tensor,
-            "data_parallel": cube.layouts[t].data,
-            "expert_parallel": cube.layouts[t].expert,
-            "pipeline_parallel": cube.layouts[t].pipeline,
-            "decode_context_parallel": cube.layouts[t].decode_context,
-            "weights": cube.weight_formats[w],
-            "kv": cube.kv_formats[k],
-            "context_tokens": cube.contexts[c],
-            "catalog": catalog,
-            "engine": cube.engine,
-        }
-        if cube.values["max_concurrent_requests"][g, t, w, k, c] >= UNLIMITED_REQUESTS:
-            with pytest.raises(InputError, match="keeps no cache, so nothing bounds its requests"):
-                kvreport.estimate(cube.model, **asked)
-            continue
-        answer = kvreport.estimate(cube.model, **asked).to_dict()
-        row = {name: values[g, t, w, k, c] for name, values in cube.values.items()}
-        row["verdict"] = Verdict(int(row["verdict"])).label
-        row["limited_by"] = Limit(int(row["limited_by"])).label
-        expected = {name: answer[name] for name in row if name in answer}
-        expected["kv_pool_bytes_per_gpu"] = answer["budget"]["kv_pool_bytes"]
-        expected["shortfall_bytes_per_gpu"] = answer["shortfall_bytes"]
-        found = {name: row[name] for name in expected}
-        for count in ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling"):
-            found[count] = None if found[count] >= UNLIMITED_REQUESTS else found[count]
-        for bound in ("decode_ms_lower_bound", "prefill_ms_lower_bound"):
-            value = found.pop(bound)
-            assert (None if np.isnan(value) else value) == (
-                None if expected[bound] is None else np.float32(expected[bound])
-            )
-            del expected[bound]
-        assert found == expected, (cube.model.id, where, cube.contexts[c])
+        where = tuple(draw.choice(np.argwhere(cube.possible).tolist()))
+        compared += rows.compare(catalog, cube, where, draw.randrange(len(cube.contexts)), cube.engine)
+    assert compared > len(drawn) // 4
 
 
 def test_rows_of_stages_have_the_bytes_of_the_fullest_stage_in_the_checkpoints_own_format(catalog):

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import yaml
 from fuzzing import thinned
+from rows import answer_of, compare, spread
 
 import kvreport
-from kvreport.accounting.capacity import Limit, Verdict
-from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.release import oldest_computed
 from kvreport.dataset.grid import axes
-from kvreport.dataset.matrix import Cube, matrix
+from kvreport.dataset.matrix import matrix
 from kvreport.errors import InputError
 from kvreport.estimation.size import size
 
@@ -40,67 +39,6 @@ def every_release() -> list[str]:
         ),
         *OTHERS,
     ]
-
-
-def asked(cube: Cube, place: tuple[int, int, int, int], tokens: int, engine: str) -> dict[str, Any]:
-    g, t, w, k = place
-    return {
-        "gpu": cube.gpus[g],
-        "weights": cube.weight_formats[w],
-        "kv": cube.kv_formats[k],
-        "context_tokens": tokens,
-        "engine": engine,
-        **spread(cube.layouts[t]),
-    }
-
-
-def spread(layout: Layout) -> dict[str, Any]:
-    return {
-        "tensor_parallel": layout.tensor,
-        "data_parallel": layout.data,
-        "expert_parallel": layout.expert,
-        "pipeline_parallel": layout.pipeline,
-        "decode_context_parallel": layout.decode_context,
-    }
-
-
-def row_of(cube: Cube, place: tuple[int, int, int, int], number: int) -> dict[str, Any]:
-    row = {name: values[(*place, number)].item() for name, values in cube.values.items()}
-    row |= {"verdict": Verdict(row["verdict"]).label, "limited_by": Limit(row["limited_by"]).label}
-    for count in ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling"):
-        row[count] = None if row[count] >= UNLIMITED_REQUESTS else row[count]
-    return row
-
-
-def answer_of(catalog: Catalog, model: Any, options: dict[str, Any]) -> dict[str, Any] | None:
-    """The estimate under the names of columns; None where the question is another one than the row's.
-
-    A row is of machines with so many devices, in the formats that it names. An estimate takes more machines where one
-    holds fewer devices, and widens a 16-bit checkpoint to float32 where a release does, and says so.
-    """
-    told = kvreport.estimate(model, catalog=catalog, **options).to_dict()
-    if any(one.startswith(("nodes ", "weights fp32")) for one in told["assumptions"]):
-        return None
-    told["kv_pool_bytes_per_gpu"] = told["budget"]["kv_pool_bytes"]
-    told["shortfall_bytes_per_gpu"] = told["shortfall_bytes"]
-    return told
-
-
-def compare(catalog: Catalog, cube: Cube, place: tuple[int, int, int, int], number: int, engine: str) -> bool:
-    row, options = row_of(cube, place, number), asked(cube, place, cube.contexts[number], engine)
-    if row["max_concurrent_requests"] >= UNLIMITED_REQUESTS:
-        with pytest.raises(InputError, match="nothing bounds its requests"):
-            kvreport.estimate(cube.model, catalog=catalog, **options)
-        return True
-    told = answer_of(catalog, cube.model, options)
-    if told is None:
-        return False
-    for name, value in row.items():
-        ours = told[name]
-        if name.endswith("_ms_lower_bound"):
-            value, ours = (None if np.isnan(value) else value), None if ours is None else np.float32(ours)  # noqa: PLW2901
-        assert value == ours, (cube.model.id, options, name)
-    return True
 
 
 @pytest.mark.parametrize("engine", thinned(every_release(), 3))
