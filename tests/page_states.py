@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import tempfile
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,8 @@ from kvreport.publish.page_data import gather
 from kvreport.query import url_keys
 from kvreport.units import parse_tokens
 
+Row = tuple[str, str, dict[str, Any]]
+"""A model, an accelerator and a state."""
 MODELS: Final = "meta-llama/Llama-3.1-8B*,deepseek-ai/DeepSeek-V3.2,openai/gpt-oss-*,Qwen/Qwen3.6-27B,google/gemma-3-27b*,Skywork/Skywork-Reward*"
 GPUS: Final = "h100-sxm*,b200*,mi300x,rtx-4090,dgx-spark*,a100-sxm4-80gb,l4,a16"
 RUN: Final = """
@@ -84,9 +87,7 @@ def published() -> tuple[Any, dict[str, Any], Any]:
     return shared, facts, catalog
 
 
-def states(
-    draw: random.Random, count: int, shared: Any, facts: dict[str, Any]
-) -> list[tuple[str, str, dict[str, Any]]]:
+def states(draw: random.Random, count: int, shared: Any, facts: dict[str, Any]) -> list[Row]:
     """States drawn by chance: every field is set in some of them."""
     found = []
     for _ in range(count):
@@ -114,29 +115,48 @@ def states(
 
 def compare_states(draw: random.Random, count: int) -> int:
     """Hold what pages answer for so many states against the package; return how many had an answer."""
-    shared, facts, catalog = published()
-    fields = {key: name for name, key in url_keys().items()}
-    rows = states(draw, count, shared, facts)
-    compared = 0
-    for (model, gpu, state), got in zip(
-        rows, run(RUN, {"site": shared, "models": facts, "rows": rows}), strict=True
-    ):
+    shared, facts, _ = published()
+    return len(compare_rows(states(draw, count, shared, facts), shared, facts))
+
+
+def compare_rows(
+    rows: Sequence[Row],
+    site: Any,
+    models: dict[str, Any],
+    names: Collection[str] = (),
+) -> list[tuple[Row, dict[str, Any]]]:
+    """Hold what pages answer for states of models and accelerators against the package.
+
+    Args:
+        rows: What is asked.
+        site: The facts that pages share.
+        models: Those of each model.
+        names: The figures to compare; where left out, all that both have.
+
+    Returns:
+        The rows that had an answer, each with it.
+    """
+    catalog, fields = open_catalog(), {key: name for name, key in url_keys().items()}
+    compared = []
+    found = run(RUN, {"site": site, "models": models, "rows": rows})
+    for (model, gpu, state), got in zip(rows, found, strict=True):
         assert got != "address", state
         try:
-            want = estimate(
-                model, gpu=gpu, catalog=catalog, **{fields[key]: value for key, value in state.items()}
-            ).to_dict()
+            named = {fields[key]: value for key, value in state.items()}
+            want = estimate(model, gpu=gpu, catalog=catalog, **named).to_dict()
         except InputError:
             assert got is None, (model, gpu, state)
             continue
         if got is None:
             continue
         told = {**want, **want["budget"]}
-        compared += 1
         differing = {
-            name: (told[name], value) for name, value in got.items() if name in told and told[name] != value
+            name: (told[name], got[name])
+            for name in names or told.keys() & got.keys()
+            if told[name] != got[name]
         }
         assert not differing, (model, gpu, state, differing)
+        compared.append(((model, gpu, state), got))
     return compared
 
 

@@ -8,14 +8,15 @@ import shlex
 
 import pytest
 from fuzzing import examples
-from page_states import GPUS, MODELS, RUN, compare_addresses, compare_states, published, run
+from page_states import GPUS, MODELS, compare_addresses, compare_rows, compare_states, published, run
 
-from kvreport import estimate
 from kvreport.cli import main
-from kvreport.errors import InputError
 from kvreport.publish import columns, engine_profiles, explorer_data, profiles
 from kvreport.publish.page_data import gather
 from kvreport.query import options, url_keys
+
+FIGURES = ("max_concurrent_requests", "verdict", "max_context_tokens", "kv_pool_bytes", "weights")
+"""Figures of an answer that pages have for every engine and machine."""
 
 
 def test_pages_answer_as_the_package_does():
@@ -47,27 +48,9 @@ def test_other_engines_answer_as_the_package_does(engine):
         for gpu in here["gpus"]
         for layout in layouts
     ]
-    fields = {key: name for name, key in url_keys().items()}
-    compared = further = 0
-    for (model, gpu, state), got in zip(
-        rows, run(RUN, {"site": here, "models": models, "rows": rows}), strict=True
-    ):
-        try:
-            named = {fields[key]: value for key, value in state.items()}
-            want = estimate(model, gpu=gpu, catalog=catalog, **named).to_dict()
-        except InputError:
-            assert got is None, (model, gpu, state)
-            continue
-        if got is None:
-            continue
-        told = {**want, **want["budget"]}
-        compared += 1
-        further += "pp" in state or "dp" in state
-        same = {"max_concurrent_requests", "verdict", "max_context_tokens", "kv_pool_bytes", "weights"}
-        differing = {name: (told[name], got[name]) for name in same if told[name] != got[name]}
-        assert not differing, (model, gpu, state, differing)
-    assert compared > len(rows) // (16 if engine == "sglang" else 8)
-    assert further > 4
+    compared = compare_rows(rows, here, models, FIGURES)
+    assert len(compared) > len(rows) // (16 if engine == "sglang" else 8)
+    assert sum("pp" in state or "dp" in state for (_, _, state), _ in compared) > 4
 
 
 UNPACK = """
@@ -102,7 +85,7 @@ MACHINES = (
 
 
 def test_unequal_gpus_are_answered_as_by_the_package():
-    shared, facts, catalog = published()
+    shared, facts, _ = published()
     settings = ({}, {"share": 0.8}, {"batched": 4096, "seqs": 64}, {"weights": "int4"}, {"kv": "fp8"})
     rows = [
         # In the order of an address, in which a state is read back.
@@ -115,31 +98,10 @@ def test_unequal_gpus_are_answered_as_by_the_package():
         for machine, layout in MACHINES
         for more in settings
     ]
-    fields = {key: name for name, key in url_keys().items()}
-    compared, staged = 0, 0
-    for (model, machine, state), got in zip(
-        rows, run(RUN, {"site": shared, "models": facts, "rows": rows}), strict=True
-    ):
-        try:
-            named = {fields[key]: value for key, value in state.items()}
-            want = estimate(model, gpu=machine, catalog=catalog, **named).to_dict()
-        except InputError:
-            assert got is None, (model, machine, state)
-            continue
-        if got is None:
-            continue
-        told = {**want, **want["budget"]}
-        same = {"max_concurrent_requests", "verdict", "max_context_tokens", "kv_pool_bytes", "weights"}
-        assert {name: told[name] for name in same} == {name: got[name] for name in same}, (
-            model,
-            machine,
-            state,
-        )
-        assert machine in got["again"]
-        compared += 1
-        staged += "pp" in state
-    assert compared > len(rows) // 3
-    assert staged > 20
+    compared = compare_rows(rows, shared, facts, FIGURES)
+    assert all(machine in got["again"] for (_, machine, _), got in compared)
+    assert len(compared) > len(rows) // 3
+    assert sum("pp" in state for (_, _, state), _ in compared) > 20
 
 
 READ = """
