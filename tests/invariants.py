@@ -215,6 +215,7 @@ def hold(estimate: Estimate) -> dict[str, Any]:
     _pools(estimate, told)
     _sums(estimate, told)
     _words(estimate, told)
+    _offload(estimate)
     return told
 
 
@@ -279,6 +280,19 @@ def _sums(estimate: Estimate, told: dict[str, Any]) -> None:
         assert abs(max(left, 0) - budget["kv_pool_bytes"]) <= 2, ("pool of its parts", left, budget)
     else:
         assert budget["kv_pool_bytes"] == estimate.request.kv_pool_bytes, ("a pool as it is given", budget)
+
+
+def _offload(estimate: Estimate) -> None:
+    """Requests in host memory take no more than is stated for a data rank, with the copies that its ranks keep."""
+    laid, tokens = estimate.deployment, estimate.context_tokens
+    if laid is None or not estimate.kv_bytes_per_token_per_gpu or _classless(estimate):
+        return
+    layout = estimate.request.layout
+    assert laid.host_copies in (1, layout.tensor * layout.pipeline), ("copies", laid.host_copies)
+    for size in (8 << 30, 512 << 30):
+        requests = laid.host_tokens(size, tokens) // tokens
+        kept = requests * int(estimate.held.request_bytes(tokens)) * laid.host_copies
+        assert kept <= size, ("host memory", requests, kept, size)
 
 
 def _words(estimate: Estimate, told: dict[str, Any]) -> None:

@@ -174,6 +174,19 @@ class Deployment(Allocation):
         own = capacity.printed_tokens(pool, self.plan, contexts, line)
         return _reduce(_fewer_tokens, own, (one.printed_tokens(contexts) for one in self.others))
 
+    @property
+    def host_copies(self) -> int:
+        """Ranks of a data rank that each keep blocks of their own in host memory."""
+        case = self.case
+        return case.rules.host_copies(case.layout, case.accelerator, self.plan)
+
+    def host_tokens(self, host_bytes: int, context_tokens: int) -> int:
+        """Tokens of requests of one length that host memory for evicted blocks of one data rank keeps: the least of all ranks."""
+        return min(
+            one.case.rules.host_tokens(one.case, one.plan, int(one.pool_bytes), host_bytes, context_tokens)
+            for one in self.ranks
+        )
+
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
         own = self._longest(self.start_plan or self.plan, 1)

@@ -54,6 +54,8 @@ class CacheGroup:
     layers: int  # Layers that it really has.
     block_tokens: int  # Tokens per block.
     page_bytes: int  # Bytes of one block of all its layers.
+    # Blocks before a prompt's end that a later request with the same beginning reads; None for all of them.
+    hit_blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class BlockPlan:
     # ``v1/core/kv_cache_utils.py::get_max_concurrency_for_kv_cache_config``); None where it does.
     printed: CacheProfile | None = None
     first_page_bytes: int = 0  # Bytes of a block of its first group.
+    # True if all tensor ranks hold the same rows, of which the release can keep one copy in host memory.
+    one_copy: bool = False
 
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Everything that one request of each context reserves: its blocks, and its part of other pools."""

@@ -105,6 +105,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
         replicas=replicas,
         weight_bytes=int(told["weight_bytes_per_gpu"]) * max(devices // layout.nodes, 1),
         host_bytes=-(-host_bytes(told["host_bytes"], most=True) // layout.nodes),
+        offload_shm_bytes=result.shared_memory_bytes,
         requests=result.max_concurrent_requests,
         context_tokens=request.context_tokens,
         pool_tokens=told.get("kv_pool_tokens"),

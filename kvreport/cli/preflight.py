@@ -378,6 +378,11 @@ def _shortage(server: Server, result: Estimate) -> str:
     limit, host = server.resources.host_memory_bytes, host_bytes(result.to_dict()["host_bytes"])
     if limit is not None and host > limit * server.nodes:
         return f"needs {gib(host)} GiB of host memory, and the limit is {gib(limit * server.nodes)} GiB"
+    shared, given = result.shared_memory_bytes, server.resources.shm_bytes
+    if given is not None and shared > given and not server.resources.host_ipc:
+        return (
+            f"needs {gib(shared)} GiB of /dev/shm for evicted KV blocks, and the file gives {gib(given)} GiB"
+        )
     return ""
 
 

@@ -97,6 +97,7 @@ class Deployed:
     replicas: int
     weight_bytes: int  # Weights that one node reads.
     host_bytes: int  # Host memory of one node for caches and offloaded weights.
+    offload_shm_bytes: int  # Shared memory of one node for evicted blocks.
     requests: int  # Requests at once on one replica.
     context_tokens: int
     pool_tokens: int | None  # Tokens of its KV pool; None where the engine has none.
@@ -113,7 +114,7 @@ class Deployed:
     @property
     def shm_gib(self) -> int:
         """Shared memory of one node in GiB."""
-        return max(2, ceil(self.gpus * SHM_BYTES_PER_GPU / GIB))
+        return max(2, ceil(self.gpus * SHM_BYTES_PER_GPU / GIB)) + ceil(self.offload_shm_bytes / GIB)
 
     @property
     def start_seconds(self) -> int:
@@ -172,8 +173,14 @@ def _memory_reason(launch: Deployed) -> str:
     return "; ".join((*parts, f"{gib(PROCESS_BYTES, 0)} GiB for each GPU's process (assumed)"))
 
 
-def _shm_reason() -> str:
-    return f"{gib(SHM_BYTES_PER_GPU, 0)} GiB a GPU, at least 2, for queues and communication buffers (assumed); a container gets 64 MiB"
+def _shm_reason(launch: Deployed) -> str:
+    evicted = (
+        f"{gib(launch.offload_shm_bytes)} GiB for evicted KV blocks; " if launch.offload_shm_bytes else ""
+    )
+    return (
+        f"{evicted}{gib(SHM_BYTES_PER_GPU, 0)} GiB a GPU, at least 2, for queues and communication buffers (assumed); "
+        "a container gets 64 MiB"
+    )
 
 
 def _start_reason(launch: Deployed) -> str:
@@ -236,7 +243,7 @@ def _compose(launch: Deployed) -> str:
     service |= {"environment": dict(launch.environment)} if launch.environment else {}
     service["ports"] = [f"{PORT}:{PORT}"] if launch.replicas == 1 else [str(PORT)]
     service["volumes"] = ["huggingface:/root/.cache/huggingface"]
-    service["shm_size"] = _Said(f"{launch.shm_gib}gb", _shm_reason())
+    service["shm_size"] = _Said(f"{launch.shm_gib}gb", _shm_reason(launch))
     limits = {"memory": _Said(f"{launch.host_memory_gib}g", _memory_reason(launch))}
     resources: dict[str, Any] = {"limits": limits}
     if launch.resource == "nvidia.com/gpu":
@@ -315,7 +322,7 @@ def _pod(launch: Deployed, container: Mapping[str, Any]) -> dict[str, Any]:
         name, value = launch.label
         reason = f"as device discovery labels nodes; compare: kubectl get nodes -L {name}"
         made["nodeSelector"] = _Said({name: value}, reason)
-    volume = {"medium": "Memory", "sizeLimit": _Said(f"{launch.shm_gib}Gi", _shm_reason())}
+    volume = {"medium": "Memory", "sizeLimit": _Said(f"{launch.shm_gib}Gi", _shm_reason(launch))}
     return made | {"containers": [container], "volumes": [{"name": "shm", "emptyDir": volume}]}
 
 
@@ -435,7 +442,7 @@ def _helm(launch: Deployed) -> str:
         "name": launch.name, "repository": repository, "tag": tag, "modelURL": launch.model, "replicaCount": launch.replicas,
         "requestCPU": _Said(launch.gpus * 4, "4 processors a GPU (assumed)"),
         "requestMemory": size, "limitMemory": _Said(size, _memory_reason(launch)), "requestGPU": launch.gpus,
-        "shmSize": _Said(f"{launch.shm_gib}Gi", _shm_reason()), "vllmConfig": config,
+        "shmSize": _Said(f"{launch.shm_gib}Gi", _shm_reason(launch)), "vllmConfig": config,
     }  # fmt: skip
     model |= {"requestGPUType": launch.resource} if launch.resource != "nvidia.com/gpu" else {}
     model |= _environment(launch)
@@ -514,7 +521,7 @@ def _dynamo(launch: Deployed) -> str:
         "replicas": 1,
         "podTemplate": {"spec": {"containers": [frontend]}},
     }
-    shm = _Said(f"{launch.shm_gib}Gi", _shm_reason())
+    shm = _Said(f"{launch.shm_gib}Gi", _shm_reason(launch))
     worker = {
         "name": "Worker",
         "type": "worker",

@@ -399,7 +399,7 @@ class Estimate(AtContext):
             for row in asked.model.weights
             if row.name in names
         )
-        return {"weights": tables, "cache": asked.kv_offload_bytes, "compute": 0}
+        return {"weights": tables, "cache": asked.kv_offload_bytes * asked.layout.data, "compute": 0}
 
     def inputs_per_prompt(self) -> dict[str, Any]:
         """Return the number of inputs per prompt, and the tokens of the largest image in the prompt and in the encoder cache."""
@@ -428,9 +428,18 @@ class Estimate(AtContext):
 
     @property
     def offloaded_tokens(self) -> int | None:
-        """Number of tokens that fit in the host memory of one data rank; None for a model without a cache."""
-        each = self.kv_bytes_per_token_per_gpu * self.request.layout.tensor
-        return self.request.kv_offload_bytes // each if each else None
+        """Tokens of requests of this context that the host memory of one data rank keeps; None for a model without a cache."""
+        if self.deployment is None or not self.kv_bytes_per_token_per_gpu:
+            return None
+        return self.deployment.host_tokens(self.request.kv_offload_bytes, self.context_tokens)
+
+    @property
+    def shared_memory_bytes(self) -> int:
+        """Bytes of ``/dev/shm`` of a node that evicted blocks take: whole, also where a data rank is on several nodes."""
+        asked = self.request
+        if not asked.kv_offload_bytes or not asked.case.rules.maps_host_memory(asked.accelerator):
+            return 0
+        return asked.kv_offload_bytes * max(asked.layout.data // asked.layout.nodes, 1)
 
     def _extras(self) -> dict[str, Any]:
         request = self.request
@@ -453,6 +462,8 @@ class Estimate(AtContext):
             "offload": {
                 "bytes": request.kv_offload_bytes,
                 "tokens": self.offloaded_tokens,
+                "copies": None if self.deployment is None else self.deployment.host_copies,
+                "shared_memory_bytes": self.shared_memory_bytes,
                 "adds_concurrency": False,
             }
             if request.kv_offload_bytes

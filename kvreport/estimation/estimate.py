@@ -35,7 +35,7 @@ from kvreport.estimation.home import estimate_local
 from kvreport.estimation.home_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, require_known
-from kvreport.units import gib
+from kvreport.units import gib, human_bytes
 
 
 def estimate(
@@ -237,10 +237,15 @@ def answer(request: Request) -> Estimate:
         verdict_reason=_reason(request),
     )
     if result.verdict in POSSIBLE:
-        per_device = request.kv_offload_bytes // (layout.tensor * layout.pipeline)
+        per_device = request.kv_offload_bytes // laid.host_copies
         refuse_beyond_one_memory(
             "kv-offload", request.accelerators, result.budget.requested_bytes, per_device
         )
+        if request.kv_offload_bytes and result.offloaded_tokens == 0:
+            raise InputError(
+                f"kv-offload: found {human_bytes(request.kv_offload_bytes)} for {laid.host_copies} ranks, each of which "
+                f"{request.engine.label} gives too little for one block; allowed: more"
+            )
     return explained(with_open_terms(result))
 
 

@@ -391,6 +391,15 @@ def _offload_lines(estimate: Estimate) -> Iterator[str]:
         f"host memory of {gib(size)} GiB{' per data rank' * (estimate.request.layout.data > 1)}{holds} that the pool gives up: a later request with "
         "the same beginning reads them back and skips their prefill; no more requests run at once"
     )
+    ranks = estimate.request.layout.tensor * estimate.request.layout.pipeline
+    if estimate.deployment is not None and ranks > 1:
+        yield (
+            f"one copy of the blocks in host memory serves all {ranks} tensor ranks"
+            if estimate.deployment.host_copies == 1
+            else f"the {ranks} ranks divide that host memory, and each keeps its own blocks in it"
+        )
+    if shared := estimate.shared_memory_bytes:
+        yield f"these blocks are in /dev/shm, which needs {gib(shared)} GiB on each node (--shm-size of a container)"
     yield (
         f"that is the offload of {estimate.request.engine.label} itself, which keeps blocks as they are on the GPU"
     )

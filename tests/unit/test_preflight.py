@@ -564,6 +564,10 @@ def test_more_gpus_or_host_memory_than_the_file_gives_do_not_start(
     path.write_text(COMPOSE.replace('"${PORT}"', '"80", --kv-offloading-size, "40"'), encoding="utf-8")
     assert main(["preflight", str(path), "--gpu", "H100"]) == 3
     assert "GiB of host memory, and the limit is 32.00 GiB" in capsys.readouterr().out
+    small = COMPOSE.replace('"${PORT}"', '"80", --kv-offloading-size, "20"')
+    path.write_text(small, encoding="utf-8")
+    assert main(["preflight", str(path), "--gpu", "H100"]) == 3
+    assert "needs 20.00 GiB of /dev/shm for evicted KV blocks, and the file gives" in capsys.readouterr().out
 
 
 def test_another_makers_gpu_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

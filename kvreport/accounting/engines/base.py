@@ -234,6 +234,26 @@ class EngineRules:
         """
         return ()
 
+    # --- host memory for evicted blocks -------------------------------------------------------------------------
+
+    def host_copies(self, layout: Layout, accelerator: Accelerator | None, plan: BlockPlan) -> int:
+        """Ranks of a data rank that each keep blocks of their own in host memory: what is stated for it is divided by these."""
+        return layout.tensor * layout.pipeline
+
+    def maps_host_memory(self, accelerator: Accelerator | None) -> bool:
+        """True if the ranks of a node map one region of ``/dev/shm`` for evicted blocks."""
+        return False
+
+    def host_tokens(
+        self, case: Case, plan: BlockPlan, pool_bytes: int, host_bytes: int, context_tokens: int
+    ) -> int:
+        """Tokens of finished requests of one length whose blocks host memory of a data rank keeps.
+
+        ``pool_bytes``: the pool of the rank that ``plan`` is of. ``host_bytes``: what is stated for the data rank.
+        """
+        each = host_bytes // self.host_copies(case.layout, case.accelerator, plan)
+        return each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
+
     # --- limits -------------------------------------------------------------------------------------------------
 
     def max_requests(self, serving: Serving, model: Model, layout: Layout) -> int | None:

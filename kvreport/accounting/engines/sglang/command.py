@@ -14,6 +14,7 @@ from kvreport.accounting.engines.command import (
     partition_environment,
     ranks,
 )
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
 from kvreport.catalog.server_flags import flag_names
 from kvreport.units import GB
@@ -53,6 +54,11 @@ def _layout(flags: Mapping[str, str], served: Served) -> list[Word]:
     return [*words, *(named(flags, nodes=served.layout.nodes) if served.layout.nodes > 1 else [])]
 
 
+def host_gigabytes(offload_bytes: int, layout: Layout) -> int:
+    """Whole GB of host memory of each rank (``--hicache-size``: ``srt/arg_groups/fields/memory.py``, 0.5.23)."""
+    return offload_bytes // (GB * layout.tensor * layout.pipeline)
+
+
 def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
     words = named(
         flags,
@@ -63,8 +69,8 @@ def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
         mamba_ssm_cache_dtype=served.state_type,
     )
     words += [flags["eager"]] if served.eager else []
-    if served.offload_bytes:  # whole GB of each rank (srt/arg_groups/fields/memory.py, 0.5.23)
-        each = max(served.offload_bytes // (GB * served.layout.tensor), 1)
+    if served.offload_bytes:
+        each = host_gigabytes(served.offload_bytes, served.layout)
         words += [flags["enable_hierarchical_cache"], *named(flags, hicache_size=each)]
     words += [flags["no_prefix_caching"]] if served.prefix_caching is False else []
     if served.lora[0]:

@@ -40,7 +40,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Component, Model
 from kvreport.catalog.release import plain_release, release_of
-from kvreport.units import GIB, MIB
+from kvreport.units import GB, GIB, MIB
 
 if TYPE_CHECKING:
     from kvreport.accounting.case import Case
@@ -112,6 +112,25 @@ class Sglang(EngineRules):
         if case.stage_of is None:
             return plan(case.model, self.engine, case)
         return plan(case.stage_of[0], self.engine, case, case.model)
+
+    def host_tokens(
+        self, case: Case, plan: BlockPlan, pool_bytes: int, host_bytes: int, context_tokens: int
+    ) -> int:
+        """Tokens of the pool, by its bytes: each rank divides whole GB by the sizes of its device pools (0.5.23).
+
+        ``mem_cache/hybrid_cache/hybrid_pool_assembler.py::_split_hicache_size``, ``mem_cache/pool_host/base.py``: ranks that
+        hold the same latents keep a copy each.
+        """
+        each = serve.host_gigabytes(host_bytes, case.layout) * GB
+        step = plan.block_tokens * plan.context_parallel
+        if plan.pool is None or plan.pool.is_division:
+            return each // plan.block_bytes * step
+        if pool_bytes <= 0:
+            return each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
+        tokens = int(plan.pool.blocks(pool_bytes)) * step
+        beside = plan.pool.requests_beside(pool_bytes, context_tokens)
+        kept = tokens if beside is None else min(tokens, int(beside) * context_tokens)
+        return kept * each // pool_bytes
 
     def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
         """Ranks that divide layers must have about equal memory; only some classes ask for two of the options.

@@ -152,21 +152,38 @@ def plan(
         block_bytes=size,
         profile=CacheProfile.of(terms),
         kept_blocks=engine.kept_blocks,
-        groups=tuple(_described(group) for group in groups),
+        groups=tuple(_described(group, layers.in_flight) for group in groups),
         block_tokens=layers.block_tokens,
         context_parallel=layout.decode_context,
         notes=tuple(layers.notes(groups)),
         printed=printed,
         first_page_bytes=first_page,
+        one_copy=_is_replicated(groups, engine),
     )
 
 
-def _described(group: Group) -> CacheGroup:
+def _described(group: Group, in_flight: int) -> CacheGroup:
     return CacheGroup(
         kind=group.first.kind,
         layers=group.layers,
         block_tokens=group.first.block_tokens,
         page_bytes=group.page_bytes,
+        hit_blocks=_hit_blocks(group.first, in_flight),
+    )
+
+
+def _hit_blocks(page: CacheSpec, in_flight: int) -> int | None:
+    """Blocks that a prefix hit needs (``v1/core/single_type_kv_cache_manager.py::_contiguous_blocks_for_hit``); None for all."""
+    if page.growth == "sliding" and page.window is not None:
+        return -(-(page.window - in_flight) // page.block_tokens)
+    return 1 if page.growth == "state" else None
+
+
+def _is_replicated(groups: tuple[Group, ...], engine: Engine) -> bool:
+    """True for caches of latents alone: of one kind of page in older releases."""
+    pages = [page for group in groups for page, _ in group.pages]
+    return all(page.latent for page in pages) and (
+        len(pages) == 1 or release_of(engine).has("any_latents_offloaded_once")
     )
 
 

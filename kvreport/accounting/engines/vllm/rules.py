@@ -118,6 +118,48 @@ class Vllm(EngineRules):
             return "fp8_ds_mla"
         return None
 
+    def host_copies(self, layout: Layout, accelerator: Accelerator | None, plan: BlockPlan) -> int:
+        """One copy for all tensor ranks of a node where all hold the same latents and map one region; else each its own."""
+        together = (
+            layout.pipeline == layout.decode_context == 1 and layout.tensor <= layout.devices // layout.nodes
+        )
+        # Devices in one memory with their computer are computers of their own.
+        together = together and not (accelerator is not None and accelerator.is_unified)
+        if plan.one_copy and together and self.maps_host_memory(accelerator):
+            return 1
+        return EngineRules.host_copies(self, layout, accelerator, plan)
+
+    def maps_host_memory(self, accelerator: Accelerator | None) -> bool:
+        """True if the ranks of a node map one region of ``/dev/shm`` for evicted blocks."""
+        return accelerator is not None and accelerator.vendor in release_of(self.engine).names(
+            "offload_mapped"
+        )
+
+    def host_tokens(
+        self, case: Case, plan: BlockPlan, pool_bytes: int, host_bytes: int, context_tokens: int
+    ) -> int:
+        """Whole chunks, each of the blocks of all copies, rounded up (``v1/kv_offload/cpu/spec.py::CPUOffloadingSpec.__init__``)."""
+        chunk = plan.block_bytes * self.host_copies(case.layout, case.accelerator, plan)
+        align = release_of(self.engine).count("offload_alignment")
+        chunks = host_bytes // (-(-chunk // align) * align)
+        return chunks * context_tokens // self._stored_blocks(plan, case.serving, context_tokens)
+
+    def _stored_blocks(self, plan: BlockPlan, serving: Serving, context_tokens: int) -> int:
+        """Blocks of a prompt that are stored: of windows and states all that its steps leave, or those before its end alone."""
+        stored, dense = 0, self._has("checkpoints_dense")
+        for group in plan.groups:
+            blocks = -(-context_tokens // (group.block_tokens * plan.context_parallel))
+            hit = blocks if group.hit_blocks is None else min(group.hit_blocks, blocks)
+            if dense and group.kind == "state":
+                step = max(serving.max_batched_tokens // group.block_tokens, 1) * group.block_tokens
+                hit = -(-context_tokens // step)
+            elif dense:
+                # A hit ends at a block of full attention; what no hit reads is not stored.
+                boundaries = -(-context_tokens // plan.block_tokens)
+                hit = min(hit * boundaries, blocks)
+            stored += hit
+        return max(stored, 1)
+
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """AMD's rows are set apart, NVIDIA's kernels for experts pad them, and Marlin's write scales out.
 
