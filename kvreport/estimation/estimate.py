@@ -243,8 +243,8 @@ def answer(request: Request) -> Estimate:
         )
         if request.kv_offload_bytes and result.offloaded_tokens == 0:
             raise InputError(
-                f"kv-offload: found {human_bytes(request.kv_offload_bytes)} for {laid.host_copies} ranks, each of which "
-                f"{request.engine.label} gives too little for one block; allowed: more"
+                f"kv-offload: found {human_bytes(request.kv_offload_bytes)} for {laid.host_copies} ranks, and the part "
+                f"of one rank is too small for {request.engine.label}; allowed: more"
             )
     return explained(with_open_terms(result))
 

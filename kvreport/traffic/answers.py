@@ -242,7 +242,7 @@ def replay(
         catalog: Catalog that resolves names; None for the public catalog.
         **options: Options of :func:`kvreport.estimate`, such as layout, formats, engine and ``utilization``.
             ``context_tokens`` is the longest request served; ``kv_offload`` is the host tier of one data-parallel
-            rank, which its devices divide.
+            rank, which its devices divide if they do not share one copy.
 
     Raises:
         InputError: If a name is unknown, or a value is out of range or impossible.
@@ -275,10 +275,11 @@ def replay(
     refuse_another(given, deployment.request.model, deployment.request.context_tokens, books)
     whole, too_long = within_context(given, deployment.request.context_tokens)
     whole = with_outputs(whole)
-    layout, offloaded = deployment.request.layout, options.get("kv_offload") is not None
+    offloaded = options.get("kv_offload") is not None
     if host_memory is not None and offloaded:
         raise InputError("kv-offload: found together with host-memory; allowed: one of them")
-    per_device = deployment.request.kv_offload_bytes // (layout.tensor * layout.pipeline)
+    copies = 1 if deployment.deployment is None else deployment.deployment.host_copies
+    per_device = deployment.request.kv_offload_bytes // copies
     host = _host(per_device if offloaded else host_memory, host_policy, pools)
     if host is not None:
         taken, kept = deployment.budget.requested_bytes, host.blocks * pools.pools[0].block_bytes

@@ -282,6 +282,16 @@ def test_a_host_tier_of_a_data_rank_is_divided_over_its_devices():
     assert whole.hit_rate_with_host < replay(SMALL, MODEL, **asked, host_memory="1GiB").hit_rate_with_host
 
 
+def test_a_host_tier_of_equal_latents_is_not_divided():
+    asked = {"gpu": "H200", "kv_pool": "64MiB", "order_only": True, "tensor_parallel": 8}
+    for engine, each in (("vllm", "8GiB"), ("vllm@0.26.0", "1GiB")):
+        whole, same = (
+            replay(SMALL, "deepseek-ai/DeepSeek-V3", engine=engine, **asked, **one)
+            for one in ({"kv_offload": "8GiB"}, {"host_memory": each})
+        )
+        assert whole.host_bytes == same.host_bytes
+
+
 def test_a_host_tier_has_two_names_and_one_meaning():
     answers = [
         replay(SMALL, MODEL, gpu=GPU, kv_pool="1GiB", order_only=True, **{name: "8GiB"})
