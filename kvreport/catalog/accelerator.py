@@ -230,6 +230,27 @@ class Accelerator(Record):
             }
         )
 
+    def as_found(self, total_bytes: float | None, *, wsl: bool = False) -> Self:
+        """The same with the memory that an engine found, where that is not this device as it is.
+
+        Slices of a device, and devices of a virtual machine, go by the name of the whole. Under WSL an engine finds all that
+        the driver reports, of which Linux keeps a part.
+
+        Args:
+            total_bytes: Its memory as printed; None where it is not, and a device without memory is none.
+            wsl: True if the engine runs under Windows' subsystem for Linux.
+        """
+        visible = self.memory.driver_visible
+        if total_bytes is not None and round(total_bytes) < 1:
+            total_bytes = None
+        if total_bytes is None and wsl and visible is not None:
+            total_bytes = visible.value
+        if total_bytes is None or abs(total_bytes / self.usable_bytes - 1) <= _SAME_DEVICE_WITHIN:
+            return self
+        usable = self.memory.usable.model_copy(update={"value": round(total_bytes)})
+        memory = self.memory.model_copy(update={"usable": usable, "driver_visible": None})
+        return self.model_copy(update={"memory": memory})
+
     @property
     def usable_bytes(self) -> int:
         """Memory that a process can use, in bytes."""
@@ -336,6 +357,8 @@ _COMPUTERS: Final = frozenset({"SoC", "SoM", "APU", "Desktop"})
 _CARD_FORMS: Final = frozenset({None, "PCIe", "PCIe LP"})
 _CONFINED: Final = (_COMPUTERS | _CARD_FORMS) - {None}
 """Forms of devices that leave their machine only by a network that somebody adds, unless a record states their ports."""
+_SAME_DEVICE_WITHIN: Final = 0.005
+"""A device whose memory differs by more than this from the catalog's is not that device as it is."""
 _CARDS: Final = 8
 """Cards that a server or a self-made rig holds, whatever is usual for them."""
 

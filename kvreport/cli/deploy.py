@@ -58,7 +58,7 @@ def launch_of(result: Estimate, catalog: Catalog, *, replicas: int, disk_rate: s
     Raises:
         InputError: If no command of the engine is known, or the devices are of several kinds.
     """
-    from kvreport.cli.preflight import device_of_label
+    from kvreport.deployments.devices import device_of_label
     from kvreport.deployments.written import SERVING, Deployed
     from kvreport.estimation.commands import adapters_note, checkpoint_note, served_by
     from kvreport.estimation.hardware import parsed

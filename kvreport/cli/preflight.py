@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,26 +24,14 @@ if TYPE_CHECKING:
     from kvreport.catalog.accelerator import Accelerator
     from kvreport.catalog.load import Catalog
     from kvreport.deployments.found import Server
-    from kvreport.deployments.resources import Resources
     from kvreport.estimation import Estimate
 
 STARTS: Final = frozenset({"fits", "tight", "may_fit"})
 PASTED: Final = "pasted"
 _GIVEN_UP: Final = "engine_does_not_run"
 _OVER_ALL: Final = frozenset({"llama-cpp", "ollama"})
-_LABEL: Final = re.compile(r"(?:nvidia|amd|intel|geforce|tesla|instinct|radeon|shared|oam)\b", re.IGNORECASE)
-_ON_OTHERS: Final = re.compile(
-    r"(?:\S*/)?[^/\s]*[-:_](cpu|tpu|hpu|gaudi|neuron)(?![a-z])[^/\s]*", re.IGNORECASE
-)
-"""Images for what is no GPU here, by the last part of their names."""
-_OF_LLAMA_CPP: Final = re.compile(r"\S*llama\.cpp:(?:server|full|light)(?:-b\d+)?")
-"""Images of llama.cpp without a backend for GPUs (``.devops/cpu.Dockerfile``)."""
-_MAKERS: Final = {"rocm": "AMD", "xpu": "Intel", "intel": "Intel", "vllm-openai:": "NVIDIA", "cuda": "NVIDIA"}
-"""Words of an image's name that say whose GPUs it runs on."""
 NO_GPUS: Final = ("google.com/", "aws.amazon.com/", "huawei.com/")
 """Beginnings of the names of resources that are other devices than GPUs."""
-MEMORY_WITHIN: Final = 0.12
-"""How far a label's memory may be from the device's: makers round, and mean binary or decimal sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +195,14 @@ def _taken(one: Answered) -> int | None:
 
 def answered(source: str, server: Server, gpu: str | None, catalog: Catalog, held_bytes: int = 0) -> Answered:
     """Answer one server by its command, on the GPU that its file or the caller names, of which others hold some bytes."""
+    from kvreport.deployments.devices import device_of, refusal_of_image
+
     notes = StringIO()
-    device, said = _device(server.resources, gpu, catalog)
+    device, said = device_of(server.resources, gpu, catalog)
     reason, result, verdict = said, None, None
     if not server.words:
         device, reason = None, "the file does not say which program its image starts"
-    if device is not None and (said := _elsewhere(server.image, device, catalog)):
+    if device is not None and (said := refusal_of_image(server.image, device, catalog)):
         device, reason = None, said
     tried = server
     while device is not None and result is None:
@@ -242,20 +231,6 @@ def answered(source: str, server: Server, gpu: str | None, catalog: Catalog, hel
     shown = "" if device is None else _name(device)
     lines += () if result is None else tuple(map(str, result.request.not_followed))
     return Answered(source, server, result, shown, verdict, reason, (*lines, *_hints(server, result)))
-
-
-def _elsewhere(image: str, device: str | Accelerator, catalog: Catalog) -> str:
-    """What an image runs on, where that is not the device; empty where it may be."""
-    other = _ON_OTHERS.fullmatch(image)
-    if other or _OF_LLAMA_CPP.fullmatch(image):
-        return f"the image {image} runs on {other[1].upper() if other else 'CPU'}, whose memory is not computed here"
-    maker = next(
-        (vendor for word, vendor in _MAKERS.items() if re.search(rf"(?<![a-z]){word}(?![a-z])", image)), ""
-    )
-    found = catalog.accelerator(_name(device))
-    if not maker or found.vendor == maker:
-        return ""
-    return f"the image {image} runs on GPUs of {maker}, and {found.name} is none: add --gpu with one of them"
 
 
 def _name(device: str | Accelerator) -> str:
@@ -312,57 +287,6 @@ def _model(name: str) -> str:
     heard = cached.removeprefix("models--").replace("--", "/", 1) or parts[-1]
     print(f"kvreport: {name} is not here: read by its name, {heard}", file=sys.stderr)
     return heard
-
-
-def _device(resources: Resources, gpu: str | None, catalog: Catalog) -> tuple[str | Accelerator | None, str]:
-    """The accelerator of a server, and why there is none."""
-    named, why = gpu, "the file does not name a GPU: add --gpu GPU"
-    if resources.gpu:
-        try:
-            named = device_of_label(resources.gpu, catalog)
-        except InputError as error:
-            why = f"{error}; add --gpu GPU"
-    from kvreport.deployments.resources import VENDORS
-
-    if named is None:
-        return None, why
-    if resources.slice and "g." not in named:
-        named = f"{named}-{resources.slice}"
-    try:
-        device = catalog.accelerator(named)
-    except InputError as error:
-        return None, str(error)
-    vendor = VENDORS.get(resources.asks.partition("/")[0], device.vendor)
-    if vendor != device.vendor:
-        return (
-            None,
-            f"the file asks for {resources.asks}, and {device.name} is a device of {device.vendor}: add --gpu with one of {vendor}",
-        )
-    if resources.share_bytes is None:
-        return named, ""
-    from kvreport.startup_log.start import as_found
-
-    return as_found(device, resources.share_bytes), ""
-
-
-def device_of_label(label: str, catalog: Catalog) -> str:
-    """The accelerator that a node label names, such as ``NVIDIA-H100-80GB-HBM3`` or ``nvidia-tesla-t4``.
-
-    Raises:
-        InputError: If it names none that is known, or one of another memory.
-    """
-    words = [word for word in re.split(r"[-_ ]+", _LABEL.sub("", label)) if word]
-    for length in range(len(words), 0, -1):
-        try:
-            device = catalog.accelerator(" ".join(words[:length]))
-        except InputError:
-            continue
-        stated = re.search(r"(\d+)\s*gb", label, re.IGNORECASE)
-        size = 0 if stated is None else int(stated[1])
-        if size and abs(device.memory.advertised.value / (size << 30) - 1) > MEMORY_WITHIN:
-            continue
-        return device.id
-    raise InputError(f"gpu: found the label {label!r}; allowed: one that names a known accelerator")
 
 
 def _shortage(server: Server, result: Estimate) -> str:

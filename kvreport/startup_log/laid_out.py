@@ -27,7 +27,7 @@ from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.observed import static_share
 from kvreport.startup_log.reading import Reading, longest_of, refused, started, tokens_of
 from kvreport.startup_log.release import release_of_day, release_of_places
-from kvreport.startup_log.start import Figures, Flags, Start, as_found
+from kvreport.startup_log.start import Figures, Flags, Start
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
@@ -102,8 +102,7 @@ def pasted_start(
     total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
     least = min((one.usable_bytes for one in devices), default=0)  # of several totals the least is read
     devices = [
-        as_found(one, total, wsl=wsl) if total is None or one.usable_bytes == least else one
-        for one in devices
+        one.as_found(total, wsl=wsl) if total is None or one.usable_bytes == least else one for one in devices
     ]
     stated = kv or reading.text("kv_dtype")
     static = share_of(reading, model) if reading.engine == "sglang" else None

@@ -23,7 +23,7 @@ from kvreport.catalog.observation import Observation
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError
 from kvreport.estimation.variants import by_name
-from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start, as_found
+from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start
 from kvreport.units import GIB, MIB
 
 _EXTENDED: Final = re.compile(r"yarn|rope|overrid|longer|allow_long", re.IGNORECASE)
@@ -341,7 +341,7 @@ def device_of(catalog: Catalog, observation: Observation) -> Accelerator | None:
 
 def device_found(accelerator: Accelerator, observation: Observation) -> Accelerator:
     """The device with the memory that the engine found."""
-    return as_found(accelerator, _bytes(observation.printed.total_gpu_gib), wsl=bool(observation.wsl))
+    return accelerator.as_found(_bytes(observation.printed.total_gpu_gib), wsl=bool(observation.wsl))
 
 
 def line_printed(observation: Observation) -> dict[str, str]:

@@ -24,9 +24,6 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 
-SAME_DEVICE_WITHIN: Final = 0.005
-"""A device whose memory differs by more than this from the catalog's is not that device as it is."""
-
 STATED_WITHIN: Final = 0.005
 """A stated utilization is doubted where the printed parts differ from it by more."""
 
@@ -38,29 +35,6 @@ SAME_RANK_WITHIN: Final = 0.05
 
 OTHER_RANK_WITHIN: Final = 0.15
 """By more than this, no rank's: pools of published ranks differ by less (``data/observations``)."""
-
-
-def as_found(accelerator: Accelerator, total_bytes: float | None, *, wsl: bool = False) -> Accelerator:
-    """The device with the memory that the engine found, where that is not the catalog's device as it is.
-
-    Slices of a device, and devices of a virtual machine, go by the name of the whole. Under WSL an engine finds all that
-    the driver reports, of which Linux keeps a part.
-
-    Args:
-        accelerator: The device as the catalog has it.
-        total_bytes: Its memory as printed; None where it is not, and a device without memory is none.
-        wsl: True if the engine runs under Windows' subsystem for Linux.
-    """
-    visible = accelerator.memory.driver_visible
-    if total_bytes is not None and round(total_bytes) < 1:
-        total_bytes = None
-    if total_bytes is None and wsl and visible is not None:
-        total_bytes = visible.value
-    if total_bytes is None or abs(total_bytes / accelerator.usable_bytes - 1) <= SAME_DEVICE_WITHIN:
-        return accelerator
-    usable = accelerator.memory.usable.model_copy(update={"value": round(total_bytes)})
-    memory = accelerator.memory.model_copy(update={"usable": usable, "driver_visible": None})
-    return accelerator.model_copy(update={"memory": memory})
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +188,7 @@ class Start:
         expected = self.rules.free_before_loading(accelerator, flags.layout)
         if not flags.share_of_free or not free or free >= LEAST_FREE * expected:
             return accelerator
-        return as_found(accelerator, free + accelerator.usable_bytes - expected)
+        return accelerator.as_found(free + accelerator.usable_bytes - expected)
 
     def kv_format(self) -> KvFormat | None:
         """How the cache is stored; None for the type that the model is served in."""
