@@ -7,7 +7,7 @@ from typing import Any
 
 from kvreport.accounting.allocation import plan_blocks
 from kvreport.accounting.budget import Budget
-from kvreport.accounting.case import Case
+from kvreport.accounting.case import Case, Launch
 from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import Loading
@@ -16,6 +16,7 @@ from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 
 
@@ -27,6 +28,17 @@ def case(model: Model, engine: Engine, **fields: Any) -> Case:
     accelerator = fields.pop("accelerator", None)
     fields.setdefault("accelerators", () if accelerator is None else (accelerator,))
     return Case(model=model, engine=engine, layout=layout, **fields)
+
+
+def launch(catalog: Catalog, engine: Engine | str, **told: Any) -> Launch:
+    """How an engine is started, with the catalog's rules of what its releases run on."""
+    return Launch(
+        engine=catalog.engine(engine) if isinstance(engine, str) else engine,
+        formats=catalog.weight_formats,
+        serving=Serving(max_batched_tokens=1),
+        support=catalog.support,
+        **told,
+    )
 
 
 def plan(model: Model, engine: Engine, **fields: Any) -> BlockPlan:

@@ -69,6 +69,12 @@ class Launch(ServerSettings):
     support: Support | None = None  # What engines' releases run on; None not to judge it.
 
     @property
+    def lora_rank(self) -> int:
+        """The largest rank of the LoRA adapters that are held; 0 without them."""
+        held, rank = self.lora_slots
+        return rank if held else 0
+
+    @property
     def told(self) -> dict[str, Any]:
         """Each of them by its name, settings of the server included."""
         return dict(zip(_LAUNCH_NAMES, _LAUNCHED(self), strict=True))

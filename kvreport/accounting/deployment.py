@@ -35,7 +35,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.shares import pool_bytes
 from kvreport.accounting.stages import partition_of, stages
 from kvreport.accounting.state_types import with_precisions
-from kvreport.accounting.support import Asked, alone_codes, spread_codes
+from kvreport.accounting.support import alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -393,23 +393,14 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     names = _names(devices)
     found = known.get(
         ("refused", engine.name, names, forms, name, case.dtype),
-        lambda: refusals(
-            support, engine, devices, case.model, case.weight_formats, case.kv_format, case.dtype
-        ),
-    )
-    asked = Asked(
-        layout=case.layout,
-        lora_rank=case.lora_slots[1] if case.lora_slots[0] else 0,
-        draft_tokens=case.serving.draft_tokens,
-        formats=case.formats,
+        lambda: refusals(case, support, devices, case.model, case.weight_formats),
     )
     spread = known.get(
-        ("refused", engine.name, forms, case.layout, asked.lora_rank, asked.draft_tokens),
-        lambda: spread_codes(support, engine, case.model, case.weight_formats, asked),
+        ("refused", engine.name, forms, case.layout, case.lora_rank, case.serving.draft_tokens),
+        lambda: spread_codes(case, support, case.model, case.weight_formats),
     )
     alone = known.get(
-        ("alone", engine.name, names, case.layout),
-        lambda: alone_codes(support, engine, devices, case.model, case.layout),
+        ("alone", engine.name, names, case.layout), lambda: alone_codes(case, support, devices, case.model)
     )
     if scalar:
         return max(found[0][0], spread[0], alone[0])

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.case import Launch
 from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_by, lacks_type
 from kvreport.accounting.extras import drafts_itself
 from kvreport.accounting.parallel import Layout
@@ -19,7 +20,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import TRANSFORMERS, EngineClasses, lists_classes, release_key
-from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.catalog.remembered import remembered
@@ -60,45 +61,20 @@ def _unread(reason: str) -> Judgement:
     return Judgement("format_not_supported", reason=reason)
 
 
-_SINGLE: Final = Layout()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What else a deployment asks of a release."""
-
-    layout: Layout = _SINGLE  # How the model is spread over devices.
-    dtype: str | None = None  # The type to compute in; None is the checkpoint's own.
-    lora_rank: int = 0  # Largest rank of the LoRA adapters; 0 without them.
-    draft_tokens: int = 0  # Tokens drafted per step; 0 without speculative decoding.
-    # Weight formats by name, for what released tensors carry.
-    formats: Mapping[str, WeightFormat] = field(default_factory=dict)
-
-
-PLAIN: Final = Asked()
-
-
 def judge(
-    support: Support,
-    engine: Engine,
-    accelerator: Accelerator,
-    model: Model,
-    weight_format: WeightFormat | None = None,
-    kv_format: KvFormat | None = None,
-    asked: Asked = PLAIN,
+    launch: Launch, accelerator: Accelerator, model: Model, weight_format: WeightFormat | None = None
 ) -> Judgement:
-    """Say whether an engine's release runs a model on a device in these formats.
-
-    ``kv_format``: how its caches are stored; None is its own 16-bit type.
-    """
-    ruling = support.ruling(engine.family, engine.version)
-    on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
+    """Say whether an engine's release runs a model on a device as it is started; without rules, nothing speaks against it."""
+    if launch.support is None:
+        return RUNS
+    ruling = launch.support.ruling(launch.engine.family, launch.engine.version)
+    on_device = _on_device(ruling, launch, accelerator, model, weight_format)
     if on_device.verdict is not None:
         return on_device
-    alone = _alone(ruling, engine, accelerator, model, asked.layout)
+    alone = _alone(ruling, launch, accelerator, model)
     if alone.verdict is not None:
         return alone
-    spread = _spread(ruling, engine, model, weight_format, asked)
+    spread = _spread(ruling, launch, model, weight_format)
     return on_device if spread.verdict is None else spread
 
 
@@ -114,15 +90,10 @@ def on_accelerator(support: Support | None, engine: Engine, accelerator: Acceler
 
 
 def _on_device(
-    ruling: Ruling,
-    engine: Engine,
-    accelerator: Accelerator,
-    model: Model,
-    weight_format: WeightFormat | None,
-    kv_format: KvFormat | None,
-    dtype: str | None,
+    ruling: Ruling, launch: Launch, accelerator: Accelerator, model: Model, weight_format: WeightFormat | None
 ) -> Judgement:
     """The part of a judgement that no layout changes."""
+    engine = launch.engine
     runs = _device(ruling.devices, engine, accelerator)
     if runs.verdict is not None:
         return runs
@@ -130,15 +101,14 @@ def _on_device(
     if lacking:
         return _out(lacking)
     form = model.weight_format if weight_format is None else weight_format.name
-    refused = _type(ruling, engine, accelerator, model, form, dtype) or _attention(
+    refused = _type(ruling, engine, accelerator, model, form, launch.dtype) or _attention(
         ruling, engine, accelerator, model
     )
     if refused is not None:
         return refused
-    kinds = cache_kinds(model)
-    cached = None if kv_format is None else kv_format.name
-    kept = _format(ruling.kv, engine, accelerator, cached, kinds, "a cache in ")
-    stored = _format(rules_of(ruling, model), engine, accelerator, form, kinds, model=model)
+    cached = None if launch.kv_format is None else launch.kv_format.name
+    kept = _format(ruling.kv, engine, accelerator, model, cached, "a cache in ")
+    stored = _format(rules_of(ruling, model), engine, accelerator, model, form)
     return stored if stored.verdict is not None or kept.verdict is None else kept
 
 
@@ -332,18 +302,17 @@ _LACKING: Final[Mapping[Lacking, str]] = {
 }
 
 
-def _spread(
-    ruling: Ruling, engine: Engine, model: Model, weight_format: WeightFormat | None, asked: Asked
-) -> Judgement:
+def _spread(ruling: Ruling, launch: Launch, model: Model, weight_format: WeightFormat | None) -> Judgement:
     """The part of a judgement that no device changes: stages, adapters, blocks that ranks cut."""
-    layout = asked.layout
+    engine, layout, lora_rank = launch.engine, launch.layout, launch.lora_rank
+    drafts = launch.serving.draft_tokens > 0
     wanted: dict[Lacking, bool] = {
         "pipeline": layout.pipeline > 1,
         "data": layout.data > 1,
         "expert": layout.expert and bool(model.experts),
         "decode_context": layout.decode_context > 1,
-        "lora": asked.lora_rank > 0,
-        "speculative_pipeline": layout.pipeline > 1 and asked.draft_tokens > 0,
+        "lora": lora_rank > 0,
+        "speculative_pipeline": layout.pipeline > 1 and drafts,
     }
     for rule in ruling.lacks:
         if wanted[rule.lacks] and rule.names(model.architecture):
@@ -351,15 +320,15 @@ def _spread(
             return _out(f"{engine.label} does not run {what} {_LACKING[rule.lacks]}")
     # Neither engine gives such a class a draft class (vLLM 0.33.0 ``config/speculative.py::hf_config_override``, SGLang 0.5.23
     # ``configs/model_config.py::_config_draft_model``), and those of transformers do not load prediction layers.
-    if asked.draft_tokens and drafts_itself(model) and _serves(ruling, model) == "backend":
+    if drafts and drafts_itself(model) and _serves(ruling, model) == "backend":
         return _out(
             f"{engine.label} runs {model.architecture} through its Transformers backend, which has no prediction layers"
         )
     for ranks in ruling.lora_ranks:
-        if asked.lora_rank and asked.lora_rank not in ranks.ranks:
+        if lora_rank and lora_rank not in ranks.ranks:
             allowed = ", ".join(map(str, ranks.ranks))
-            return _out(f"{engine.label} takes --max-lora-rank {allowed}; found {asked.lora_rank}")
-    cut = cut_block(ruling.alignment, model, weight_format, asked.formats, asked.layout)
+            return _out(f"{engine.label} takes --max-lora-rank {allowed}; found {lora_rank}")
+    cut = cut_block(ruling.alignment, model, weight_format, launch.formats, layout)
     return RUNS if cut is None else _unread(f"{engine.label}: {cut}")
 
 
@@ -374,18 +343,15 @@ def _machine(accelerator: Accelerator, layout: Layout) -> Judgement:
     )
 
 
-def _alone(
-    ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, layout: Layout
-) -> Judgement:
+def _alone(ruling: Ruling, launch: Launch, accelerator: Accelerator, model: Model) -> Judgement:
     """What a layout asks of a device, whatever the formats: to stand in so many machines, and to join contexts."""
-    machine = _machine(accelerator, layout)
-    return machine if machine.verdict is not None else _joined(ruling, engine, accelerator, model, layout)
+    machine = _machine(accelerator, launch.layout)
+    return machine if machine.verdict is not None else _joined(ruling, launch, accelerator, model)
 
 
-def _joined(
-    ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, layout: Layout
-) -> Judgement:
+def _joined(ruling: Ruling, launch: Launch, accelerator: Accelerator, model: Model) -> Judgement:
     """Whether a device's kernels join the parts that ranks hold of a context."""
+    engine, layout = launch.engine, launch.layout
     parts = layout.decode_context
     if parts == 1:
         return RUNS
@@ -411,12 +377,13 @@ def _joined(
 
 
 def alone_codes(
-    support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
+    launch: Launch, support: Support, accelerators: Sequence[Accelerator], model: Model
 ) -> list[int]:
     """The codes of what a layout asks of a device, whatever the formats, one for each device."""
+    layout = launch.layout
     if layout.decode_context > 1:
-        ruling = support.ruling(engine.family, engine.version)
-        return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
+        ruling = support.ruling(launch.engine.family, launch.engine.version)
+        return [_alone(ruling, launch, device, model).code for device in accelerators]
     known = support.judged.setdefault(("machines", layout.devices, layout.nodes), {})
     rows = []
     for device in accelerators:
@@ -428,32 +395,25 @@ def alone_codes(
 
 
 def spread_codes(
-    support: Support,
-    engine: Engine,
-    model: Model,
-    weight_formats: Sequence[WeightFormat | None],
-    asked: Asked,
+    launch: Launch, support: Support, model: Model, weight_formats: Sequence[WeightFormat | None]
 ) -> list[int]:
     """The codes of what a release refuses of a layout, one for each weight format, whatever the device."""
-    ruling = support.ruling(engine.family, engine.version)
-    return [_spread(ruling, engine, model, form, asked).code for form in weight_formats]
+    ruling = support.ruling(launch.engine.family, launch.engine.version)
+    return [_spread(ruling, launch, model, form).code for form in weight_formats]
 
 
 def codes(
+    launch: Launch,
     support: Support,
-    engine: Engine,
     accelerators: Sequence[Accelerator],
     model: Model,
     weight_formats: Sequence[WeightFormat | None],
-    kv_format: KvFormat | None,
-    dtype: str | None = None,
 ) -> list[list[int]]:
     """The codes of :func:`judge` for one device each, a row for each device and a column for each weight format.
 
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
-
-    ``dtype``: the type to compute in; None for the checkpoint's own.
     """
+    engine = launch.engine
     ruling = support.ruling(engine.family, engine.version)
     # What a judgement asks of a model; a catalog has few different answers.
     listed = {name for rule in ruling.weights for name in rule.architectures or ()}
@@ -466,21 +426,18 @@ def codes(
         model.weight_format,
         # Both: a type that is asked for is refused where the checkpoint's own would fall back to another.
         model.dtype,
-        dtype,
+        launch.dtype,
         bool(model.experts),
         cache_kinds(model),
         tuple(None if form is None else form.name for form in weight_formats),
-        None if kv_format is None else kv_format.name,
+        None if launch.kv_format is None else launch.kv_format.name,
     )
     known = support.judged.setdefault(asked, {})
     rows = []
     for device in accelerators:
         kind = (device.vendor, device.compute_capability, device.architecture)
         if kind not in known:
-            known[kind] = [
-                _on_device(ruling, engine, device, model, form, kv_format, dtype).code
-                for form in weight_formats
-            ]
+            known[kind] = [_on_device(ruling, launch, device, model, form).code for form in weight_formats]
         rows.append(known[kind])
     return rows
 
@@ -550,19 +507,18 @@ def _format(
     rules: Sequence[FormatRule],
     engine: Engine,
     accelerator: Accelerator,
+    model: Model,
     form: str | None,
-    kinds: Collection[str],
     what: str = "",
-    model: Model | None = None,
 ) -> Judgement:
     own = accelerator.compute_capability
     if form is None:
         return RUNS
     found = RUNS
     for rule in rules:
-        if not rule.names(form) or (rule.caches and not set(rule.caches).intersection(kinds)):
+        if not rule.names(form) or (rule.caches and cache_kinds(model).isdisjoint(rule.caches)):
             continue
-        if rule.architectures is not None and model is not None:
+        if rule.architectures is not None:
             if accelerator.vendor in rule.vendors and model.architecture not in rule.architectures:
                 return _unread(
                     f"{engine.label} does not read {form} weights of the class {model.architecture}"

@@ -15,7 +15,7 @@ from kvreport.accounting.deployment import Deployment, bound_of, lay_out
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.roofline import step_bounds_ms
-from kvreport.accounting.support import Asked, judge
+from kvreport.accounting.support import judge
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
@@ -267,26 +267,8 @@ def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) ->
 
 def _reason(request: Request) -> str:
     """What a release says of the devices and formats asked for: a refusal first, else that it widens weights."""
-    if request.support is None:
-        return ""
-    found = [
-        judge(
-            request.support,
-            request.engine,
-            device,
-            request.served_model,
-            request.weight_format,
-            request.kv_format,
-            Asked(
-                layout=request.layout,
-                dtype=request.dtype,
-                lora_rank=request.lora_slots[1] if request.lora_slots[0] else 0,
-                draft_tokens=request.serving.draft_tokens,
-                formats=request.formats,
-            ),
-        )
-        for device in {one.id: one for one in request.accelerators}.values()
-    ]
+    devices = {one.id: one for one in request.accelerators}.values()
+    found = [judge(request, device, request.served_model, request.weight_format) for device in devices]
     return max(found, key=lambda one: (one.code, bool(one.reason))).reason
 
 

@@ -16,7 +16,7 @@ from kvreport.accounting.allocation import (
     reserve_on,
     shared_weights,
 )
-from kvreport.accounting.case import Case, Memo
+from kvreport.accounting.case import SINGLE, Case, Launch, Memo
 from kvreport.accounting.deployment import upper_bound
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kernel import ReserveRates, follows_length
@@ -24,7 +24,7 @@ from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import partition_of, stages
-from kvreport.accounting.support import Asked, judge, spread_codes
+from kvreport.accounting.support import judge, spread_codes
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -170,11 +170,10 @@ class Columns:
     @cached_property
     def refused(self) -> dict[str, list[bool]]:
         """For each weight format and kind of device, whether the release refuses the model so."""
-        site = self.site
+        site, launch = self.site, self._launch()
         return {
             name: [
-                site.catalog.support is not None
-                and judge(site.catalog.support, site.engine, gpu, self.model, form).verdict is not None
+                judge(launch, gpu, self.model, form).verdict is not None
                 for _, gpu in sorted(self.examples.items())
             ]
             for name, form in site.axes.weight_formats
@@ -231,10 +230,18 @@ class Columns:
         forms = [form for _, form in site.axes.weight_formats]
         if site.catalog.support is None:
             return [False] * len(forms)
-        asked = Asked(layout=layout, formats=site.catalog.weight_formats)
-        return [
-            bool(code) for code in spread_codes(site.catalog.support, site.engine, self.model, forms, asked)
-        ]
+        found = spread_codes(self._launch(layout), site.catalog.support, self.model, forms)
+        return [bool(code) for code in found]
+
+    def _launch(self, layout: Layout = SINGLE) -> Launch:
+        """How the site's engine is started where nothing else is asked of it."""
+        return Launch(
+            engine=self.site.engine,
+            formats=self.site.catalog.weight_formats,
+            layout=layout,
+            serving=Serving(max_batched_tokens=1),
+            support=self.site.catalog.support,
+        )
 
     def of_engine(self) -> dict[str, Any]:
         """What the engine decides: plans, what loading adds, the reserve."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from record_files import observed
+from trunk import launch
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
@@ -163,10 +164,13 @@ def test_no_class_outside_the_list_of_any_release_runs(catalog, family):
             )
             if not listed:
                 outside += 1
-                found = judge(catalog.support, engine, device, model)
+                found = judge(launch(catalog, engine), device, model)
                 assert found.verdict == "engine_does_not_run", (family, release, name)
                 assert name in found.reason or device.name in found.reason
-                assert codes(catalog.support, engine, [device], model, [None], None)[0][0] == found.code
+                assert (
+                    codes(launch(catalog, engine), catalog.support, [device], model, [None])[0][0]
+                    == found.code
+                )
             elif name in own:
                 assert not lacks_class(ruling, engine, model), (family, release, name)
     assert outside
@@ -271,7 +275,7 @@ def test_a_refusal_names_the_releases_that_have_the_class(catalog):
     gone = kvreport.estimate("mosaicml/mpt-7b", gpu="h100", engine="vllm@0.28.0", context_tokens=1024)
     assert gone.verdict == "fits"
     model = catalog.model("mosaicml/mpt-7b")
-    reason = judge(catalog.support, catalog.engine("vllm"), catalog.accelerator("h100"), model).reason
+    reason = judge(launch(catalog, "vllm"), catalog.accelerator("h100"), model).reason
     assert reason.endswith("releases from 0.9.0 to 0.28.0 do")
 
 
@@ -292,7 +296,7 @@ def test_llama_cpp_names_the_nearest_class_that_it_converts():
 
 def test_a_release_newer_than_the_lists_is_refused_with_that_reason(catalog):
     model = catalog.model("Qwen/Qwen3-8B").model_copy(update={"architecture": "Qwen9ForCausalLM"})
-    reason = judge(catalog.support, catalog.engine("vllm@0.34.0"), catalog.accelerator("h100"), model).reason
+    reason = judge(launch(catalog, "vllm@0.34.0"), catalog.accelerator("h100"), model).reason
     assert reason.endswith("(the newest release that was read is 0.33.0)")
 
 
@@ -308,7 +312,6 @@ def test_the_nearest_class_is_of_the_same_family_or_none_is_named(lists):
 
 
 def test_what_the_transformers_backend_runs_says_so_and_states_do_not_run_there(catalog):
-    vllm = catalog.engine("vllm")
     listed = kvreport.estimate("allenai/OLMo-2-1124-7B", gpu="h100", context_tokens=2048)
     assert listed.verdict == "fits"
     assert any("Transformers backend" in said for said in listed.request.assumptions)
@@ -317,7 +320,7 @@ def test_what_the_transformers_backend_runs_says_so_and_states_do_not_run_there(
     )
     assert any("Transformers backend (transformers 5.20.2)" in said for said in unlisted.request.assumptions)
     hybrid = catalog.model("google/recurrentgemma-2b")
-    reason = judge(catalog.support, vllm, catalog.accelerator("h100"), hybrid).reason
+    reason = judge(launch(catalog, "vllm"), catalog.accelerator("h100"), hybrid).reason
     assert "attention in every layer alone" in reason
     own = kvreport.estimate("Qwen/Qwen3-8B", gpu="h100", context_tokens=2048)
     newer = kvreport.estimate("google/gemma-4-12B-it", gpu="h100", engine="vllm@0.22.0", context_tokens=2048)
@@ -332,9 +335,9 @@ def test_a_pooling_class_is_served_by_the_class_that_it_is_looked_up_as(catalog)
         update={"architecture": "Qwen3ForSequenceClassification"}
     )
     device = catalog.accelerator("h100")
-    assert judge(catalog.support, catalog.engine("vllm"), device, model) == RUNS
+    assert judge(launch(catalog, "vllm"), device, model) == RUNS
     writes = model.model_copy(update={"architecture": "Llama4VisionForCausalLM"})
-    assert judge(catalog.support, catalog.engine("vllm"), device, writes).verdict == "engine_does_not_run"
+    assert judge(launch(catalog, "vllm"), device, writes).verdict == "engine_does_not_run"
 
 
 def test_a_config_of_an_unlisted_class_gets_the_same_judgement(tmp_path):
@@ -551,7 +554,7 @@ def test_a_list_out_of_order_is_a_fault(catalog, tmp_path):
 
 def test_the_verdict_of_an_unlisted_class_is_that_no_engine_runs_it(catalog):
     model = catalog.model("Qwen/Qwen3-8B").model_copy(update={"architecture": "FooForCausalLM"})
-    found = judge(catalog.support, catalog.engine("sglang"), catalog.accelerator("h100"), model)
+    found = judge(launch(catalog, "sglang"), catalog.accelerator("h100"), model)
     assert found.code == Verdict.ENGINE_DOES_NOT_RUN
     assert found.reason == "SGLang 0.5.23 does not have the class FooForCausalLM"
 

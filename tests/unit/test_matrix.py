@@ -265,8 +265,7 @@ def test_no_row_is_above_its_engines_limit_and_none_runs_where_support_says_no(c
         for g, gpu in enumerate(cube.gpus):
             for w, name in enumerate(cube.weight_formats):
                 found = judge(
-                    catalog.support,
-                    engine,
+                    trunk.launch(catalog, engine),
                     catalog.accelerator(gpu),
                     cube.model,
                     None if name == "released" else catalog.weight_format(name),

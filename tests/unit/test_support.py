@@ -7,11 +7,12 @@ import random
 import numpy as np
 import pytest
 import yaml
+from trunk import launch
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.support import Asked, codes, judge, on_accelerator
+from kvreport.accounting.support import codes, judge, on_accelerator
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support
@@ -128,12 +129,10 @@ DOCUMENTED = [
 @pytest.mark.parametrize(("engine", "gpu", "model", "weights", "kv", "expected"), DOCUMENTED)
 def test_a_documented_refusal_or_start_is_judged_so(catalog, engine, gpu, model, weights, kv, expected):
     found = judge(
-        catalog.support,
-        catalog.engine(engine),
+        launch(catalog, engine, kv_format=None if kv is None else catalog.kv_format(kv)),
         catalog.accelerator(gpu),
         catalog.model(model),
         None if weights is None else catalog.weight_format(weights),
-        None if kv is None else catalog.kv_format(kv),
     )
     widened = found.verdict is None and "widens them to 16 bits" in found.reason
     assert (WIDENED if widened else found.verdict) == expected
@@ -157,12 +156,10 @@ def test_a_class_is_judged_by_the_list_of_its_release(catalog) -> None:
 
 def test_a_model_that_is_alike_but_for_its_class_decides_nothing_for_it(catalog) -> None:
     """Codes are kept by what a judgement asks of a model."""
-    vllm, device = catalog.engine("vllm"), catalog.accelerator("h100")
+    vllm, device = launch(catalog, "vllm"), catalog.accelerator("h100")
     other = catalog.models[DENSE]
     lacking = other.model_copy(update={"architecture": "RwkvForCausalLM"})
-    found = [
-        codes(catalog.support, vllm, [device], one, [None], None)[0][0] for one in (other, lacking, other)
-    ]
+    found = [codes(vllm, catalog.support, [device], one, [None])[0][0] for one in (other, lacking, other)]
     assert found[0] == found[2] != found[1]
 
 
@@ -183,13 +180,15 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
             gpu, spread, weights, kv = place
             form = cube.weight_formats[weights]
             code = judge(
-                catalog.support,
-                catalog.engine(cube.engine),
+                launch(
+                    catalog,
+                    cube.engine,
+                    kv_format=catalog.kv_formats[cube.kv_formats[kv]],
+                    layout=cube.layouts[spread],
+                ),
                 catalog.accelerator(cube.gpus[gpu]),
                 cube.model,
                 None if form == "released" else catalog.weight_format(form),
-                catalog.kv_formats[cube.kv_formats[kv]],
-                Asked(layout=cube.layouts[spread], formats=catalog.weight_formats),
             ).code
             rows = verdicts[tuple(place)]
             refused = rows >= Verdict.FORMAT_NOT_SUPPORTED
@@ -234,10 +233,9 @@ def test_a_padded_width_divides_where_the_originals_does_not(catalog):
         catalog.model("Qwen/Qwen2.5-72B-Instruct"),
     )
     assert (plain.intermediate_size, padded.intermediate_size) == (29568, 29696)
-    engine, gpu = catalog.engine("vllm"), catalog.accelerator("h100")
-    asked = Asked(layout=Layout(tensor=8), formats=catalog.weight_formats)
-    assert judge(catalog.support, engine, gpu, padded, asked=asked).verdict is None
-    cut = judge(catalog.support, engine, gpu, plain, catalog.weight_format("int4"), asked=asked)
+    vllm, gpu = launch(catalog, "vllm", layout=Layout(tensor=8)), catalog.accelerator("h100")
+    assert judge(vllm, gpu, padded).verdict is None
+    cut = judge(vllm, gpu, plain, catalog.weight_format("int4"))
     assert cut.verdict == NO_FORMAT
     assert "3,696" in cut.reason
 
@@ -245,11 +243,9 @@ def test_a_padded_width_divides_where_the_originals_does_not(catalog):
 @pytest.mark.parametrize(("release", "verdict"), [("vllm@0.28.0", NO_FORMAT), ("vllm@0.29.0", None)])
 def test_blocks_of_experts_are_divided_since_a_release(catalog, release, verdict):
     found = judge(
-        catalog.support,
-        catalog.engine(release),
+        launch(catalog, release, layout=Layout(tensor=8)),
         catalog.accelerator("h100"),
         catalog.model("Qwen/Qwen3-235B-A22B-FP8"),
-        asked=Asked(layout=Layout(tensor=8), formats=catalog.weight_formats),
     )
     assert found.verdict == verdict
 
@@ -257,11 +253,9 @@ def test_blocks_of_experts_are_divided_since_a_release(catalog, release, verdict
 def test_experts_that_stay_whole_are_not_cut(catalog):
     for layout in (Layout(tensor=8, expert=True), Layout(data=8, expert=True), Layout(tensor=4)):
         found = judge(
-            catalog.support,
-            catalog.engine("sglang"),
+            launch(catalog, "sglang", layout=layout),
             catalog.accelerator("h100"),
             catalog.model("Qwen/Qwen3-235B-A22B-FP8"),
-            asked=Asked(layout=layout, formats=catalog.weight_formats),
         )
         assert found.verdict is None, layout
 
@@ -284,13 +278,9 @@ def test_a_release_without_a_flag_refuses_the_layout(
     model = catalog.model("Qwen/Qwen3-235B-A22B" if layout.expert else "deepseek-ai/DeepSeek-R1")
     known = catalog.engine(engine)
     judged = judge(
-        catalog.support,
-        known,
+        launch(catalog, known, layout=layout),
         catalog.accelerator("h200-sxm-141gb"),
         model,
-        None,
-        None,
-        Asked(layout=layout),
     )
     assert (judged.verdict is None) == runs, judged.reason
 
@@ -317,8 +307,9 @@ def test_what_was_judged_before_changes_no_judgement() -> None:
     ]
     refused = 0
     for engine, device, model, form, cache, dtype in asked:
-        found = codes(catalog.support, engine, [device], model, [form], cache, dtype)[0][0]
-        assert found == judge(catalog.support, engine, device, model, form, cache, Asked(dtype=dtype)).code
+        start = launch(catalog, engine, kv_format=cache, dtype=dtype)
+        found = codes(start, catalog.support, [device], model, [form])[0][0]
+        assert found == judge(start, device, model, form).code
         refused += found > 0
     assert refused > 1_000
 
@@ -396,11 +387,10 @@ def test_devices_stand_in_as_many_machines_as_they_need(gpu, ranks, nodes, state
 
 
 def test_no_published_row_puts_two_computers_into_one_machine(catalog) -> None:
-    asked = Asked(layout=Layout(tensor=2))
-    engine, model = catalog.engine("vllm"), catalog.model(DENSE)
-    alone = judge(catalog.support, engine, catalog.accelerator("dgx-spark-gb10"), model, asked=asked)
+    vllm, model = launch(catalog, "vllm", layout=Layout(tensor=2)), catalog.model(DENSE)
+    alone = judge(vllm, catalog.accelerator("dgx-spark-gb10"), model)
     assert (alone.verdict, "2 machines" in alone.reason) == (NO_DEVICE, True)
-    assert judge(catalog.support, engine, catalog.accelerator("rtx-4090"), model, asked=asked).verdict is None
+    assert judge(vllm, catalog.accelerator("rtx-4090"), model).verdict is None
     for cube in matrix(axes(catalog, models=DENSE, gpus="dgx-spark-gb10,rtx-4090")):
         if not cube.tensor_parallel[1:]:
             continue
@@ -464,11 +454,9 @@ def test_contexts_are_divided_only_where_kernels_join_their_parts(
     catalog, model: str, gpu: str, engine: str, layout: Layout, expected: str | None
 ) -> None:
     found = judge(
-        catalog.support,
-        catalog.engine(engine),
+        launch(catalog, engine, layout=layout),
         catalog.accelerator(gpu),
         catalog.model(model),
-        asked=Asked(layout=layout, formats=catalog.weight_formats),
     )
     if expected is None:
         assert found.verdict is None, found.reason
