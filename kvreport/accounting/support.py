@@ -514,9 +514,9 @@ def _format(
     own = accelerator.compute_capability
     if form is None:
         return RUNS
-    found = RUNS
+    found, kinds = RUNS, cache_kinds(model)
     for rule in rules:
-        if not rule.names(form) or (rule.caches and cache_kinds(model).isdisjoint(rule.caches)):
+        if not rule.names(form) or (rule.caches and kinds.isdisjoint(rule.caches)):
             continue
         if rule.architectures is not None:
             if accelerator.vendor in rule.vendors and model.architecture not in rule.architectures:

@@ -31,10 +31,8 @@ _CHARACTER_WIDTH: Final = 6.6
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every badge file."""
-    with site.parts.group("badges") as kept:
-        for model in site.models:
-            key = site.parts.key(site.parts.of_model(model), site.version)
-            yield f"{BADGES}/{model.slug}.json", kept.get(key, partial(_badges, site, model))
+    for model, badges in site.parts.each("badges", site.models, partial(_badges, site), site.version):
+        yield f"{BADGES}/{model.slug}.json", badges
 
 
 def _badges(site: SiteData, model: Model) -> bytes:

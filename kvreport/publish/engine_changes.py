@@ -67,21 +67,15 @@ def _ranked(moved: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def of_models(site: SiteData, models: Sequence[Model]) -> list[list[dict[str, Any] | None]]:
     """Return what each step from a release to the next changed, for each of some models; None where nothing did."""
     gpu, steps = site.known_gpus[0], _releases(site)
-    with site.parts.group("engine-changes") as kept:
-        return [
-            kept.get(
-                site.parts.key(site.parts.of_model(model), gpu),
-                partial(_of_model, site, model, steps, gpu),
-            )
-            for model in models
-        ]
+    make = partial(_of_model, site, steps, gpu)
+    return [of_model for _, of_model in site.parts.each("engine-changes", models, make, gpu)]
 
 
 def _releases(site: SiteData) -> Sequence[Engine]:
     return dated_releases(site.catalog.engines.values(), site.engine.family)
 
 
-def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -> list[dict[str, Any] | None]:
+def _of_model(site: SiteData, steps: Sequence[Engine], gpu: str, model: Model) -> list[dict[str, Any] | None]:
     """Return what each step changed for one model; None where it changed nothing or one side has no count."""
     # Each release is answered once: it is the new side of one step and the old side of the next.
     answers: list[Estimate | None] = []

@@ -60,22 +60,17 @@ def of_models(
     usual = {
         gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.is_card or gpu.id in other.known_gpus
     }
-    with site.parts.group(f"engine-{name}") as kept:
-        for model in models:
-            if runs(other, model):
-                key = site.parts.key(site.parts.of_model(model), shape)
-                yield model, *kept.get(key, partial(_contents, other, model, usual))
+    served = (model for model in models if runs(other, model))
+    for model, contents in site.parts.each(f"engine-{name}", served, partial(_contents, other, usual), shape):
+        yield model, *contents
 
 
 def rates(site: SiteData, models: Sequence[Model]) -> dict[str, bytes]:
     """Return the parts of some models in the file of the site's own engine with all models, by slug."""
-    with site.parts.group("rates") as kept:
-        return {
-            model.slug: kept.get(site.parts.of_model(model), partial(_rates, site, model)) for model in models
-        }
+    return {model.slug: part for model, part in site.parts.each("rates", models, partial(_rates, site))}
 
 
-def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, bytes, bytes]:
+def _contents(site: SiteData, usual: set[str], model: Model) -> tuple[bytes, bytes, bytes]:
     """A model's file; its part of the file with all models, and its reserves by class: of the published layouts only."""
     facts = facts_of(site, model, usual)
     few = profiles.of_sizes(facts, columns.published_columns(site))

@@ -64,14 +64,9 @@ def of_models(site: SiteData, models: Sequence[Model]) -> dict[str, AtHome]:
 
     Models that llama.cpp does not convert are left out, and quantized copies: they are converted from their originals.
     """
-    found = {}
-    with site.parts.group("at-home") as kept:
-        for model in models:
-            if model.quantized_from is None:
-                laid = kept.get(site.parts.of_model(model), partial(at_home, model))
-                if laid is not None:
-                    found[model.id] = laid
-    return found
+    originals = (model for model in models if model.quantized_from is None)
+    laid_out = site.parts.each("at-home", originals, at_home)
+    return {model.id: laid for model, laid in laid_out if laid is not None}
 
 
 def every_model(site: SiteData) -> dict[str, AtHome]:
@@ -81,7 +76,5 @@ def every_model(site: SiteData) -> dict[str, AtHome]:
 
 def splits(site: SiteData, models: Sequence[Model], mix: str) -> dict[str, Split]:
     """Return what a card and main memory hold of some models by id, kept between builds."""
-    with site.parts.group("home-splits") as kept:
-        return {
-            model.id: kept.get(site.parts.of_model(model), partial(split, model, mix)) for model in models
-        }
+    found = site.parts.each("home-splits", models, partial(split, mix=mix))
+    return {model.id: one for model, one in found}

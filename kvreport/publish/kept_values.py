@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
@@ -72,6 +73,15 @@ class Parts:
         found = self._open(name)
         yield found
         found.finish()
+
+    def each(
+        self, name: str, models: Iterable[Model], make: Callable[[Model], T], *further: bytes | str
+    ) -> Iterator[tuple[Model, T]]:
+        """Yield each model with its value in a group, computed by ``make`` unless it is kept; ``further`` decides values, too."""
+        with self.group(name) as kept:
+            for model in models:
+                key = self.of_model(model)
+                yield model, kept.get(self.key(key, *further) if further else key, partial(make, model))
 
     def missing(self, name: str, keys: Iterable[bytes]) -> list[int]:
         """Return the places of the keys under which a group keeps no value; a build without a cache keeps none."""

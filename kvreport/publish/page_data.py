@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, TypeVar
 
 from kvreport.catalog.load import RELEASED, Catalog
@@ -128,17 +127,12 @@ def _each(
 ) -> dict[str, T]:
     """Return what ``take`` makes of the cubes of each of some models, by model id; without models that have none."""
     chosen = {model.id for model in models}
-    with parts.group(name) as kept:
 
-        def make(model: Model) -> T | None:
-            return take(matrix(replace(wanted, models=(model,)))) or None
+    def make(model: Model) -> T | None:
+        return take(matrix(replace(wanted, models=(model,)))) or None
 
-        found = {
-            model.id: kept.get(parts.of_model(model), partial(make, model))
-            for model in wanted.models
-            if model.id in chosen
-        }
-    return {name: one for name, one in found.items() if one is not None}
+    found = parts.each(name, (model for model in wanted.models if model.id in chosen), make)
+    return {model.id: one for model, one in found if one is not None}
 
 
 def _all_series(cubes: Iterable[Cube]) -> dict[Config, Series]:

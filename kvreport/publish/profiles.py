@@ -57,20 +57,16 @@ def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[t
     """
     published = published_columns(site)
     lists = site.once("shape", lambda: shape(site))
-    with site.parts.group("profiles") as kept:
 
-        def one(model: Model) -> tuple[bytes, dict[str, Any]]:
-            def make() -> tuple[bytes, dict[str, Any]]:
-                facts = model_facts(site, model, further=True)
-                rates = reserve_rates(site, model)
-                splits = list(allowed_tensor_parallel(model))
-                own = {"schema": SCHEMA, "release": site.version, **facts, **rates, "splits": splits}
-                return encode(own), of_sizes(facts | following(rates), published)
+    def make(model: Model) -> tuple[bytes, dict[str, Any]]:
+        facts = model_facts(site, model, further=True)
+        rates = reserve_rates(site, model)
+        splits = list(allowed_tensor_parallel(model))
+        own = {"schema": SCHEMA, "release": site.version, **facts, **rates, "splits": splits}
+        return encode(own), of_sizes(facts | following(rates), published)
 
-            content, few = kept.get(site.parts.key(site.parts.of_model(model), lists), make)
-            return content, few
-
-        return [one(model) for model in (site.models if models is None else models)]
+    each = site.parts.each("profiles", site.models if models is None else models, make, lists)
+    return [made for _, made in each]
 
 
 def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) -> Iterator[tuple[str, bytes]]:

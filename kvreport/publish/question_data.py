@@ -43,14 +43,12 @@ def of_models(site: SiteData, models: Sequence[Model]) -> Iterator[tuple[str, by
     lists = wide.once("shape", lambda: shape(wide))
     whole = models == site.models
     laid_out = home_layouts.every_model(site) if whole else home_layouts.of_models(site, models)
-    with site.parts.group("questions") as kept:
-        for model in models:
 
-            def make(model: Model = model) -> bytes:
-                return encode({"schema": SCHEMA, **model_facts(wide, model, laid_out.get(model.id))})
+    def make(model: Model) -> bytes:
+        return encode({"schema": SCHEMA, **model_facts(wide, model, laid_out.get(model.id))})
 
-            key = site.parts.key(site.parts.of_model(model), lists)
-            yield f"{FOLDER}/questions/{model.slug}.json", kept.get(key, make)
+    for model, content in site.parts.each("questions", models, make, lists):
+        yield f"{FOLDER}/questions/{model.slug}.json", content
 
 
 def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kvreport.accounting.engines.registry import rules
@@ -102,12 +102,11 @@ class SiteData:
     def capacities_of(self, models: Sequence[Model]) -> dict[str, Capacity]:
         """The same of some models."""
         found = {}
-        with self.parts.group("capacities") as kept:
-            for number, model in enumerate(models, start=1):
-                make = partial(self._capacity, model)
-                found[model.id] = kept.get(self.parts.of_model(model), make)
-                if number % _EVERY == 0:
-                    self.progress(f"matrix: {number} of {len(self.models)} models")
+        each = self.parts.each("capacities", models, self._capacity)
+        for number, (model, capacity) in enumerate(each, start=1):
+            found[model.id] = capacity
+            if number % _EVERY == 0:
+                self.progress(f"matrix: {number} of {len(self.models)} models")
         return found
 
     def _capacity(self, model: Model) -> Capacity:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from kvreport.accounting.case import SINGLE
@@ -33,14 +33,8 @@ from kvreport.publish.site_data import SiteData
 def every_model(site: SiteData, models: Sequence[Model] | None = None) -> list[dict[str, Any]]:
     """Return :func:`times_facts` of every model, which several files are made from."""
     lists = site.once("shape", lambda: shape(site))
-    with site.parts.group("times") as kept:
-        return [
-            kept.get(
-                site.parts.key(site.parts.of_model(model), lists),
-                lambda model=model: times_facts(site, model),  # type: ignore[misc]
-            )
-            for model in (site.models if models is None else models)
-        ]
+    each = site.models if models is None else models
+    return [facts for _, facts in site.parts.each("times", each, partial(times_facts, site), lists)]
 
 
 def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:

@@ -29,16 +29,13 @@ Served = Mapping[str, Mapping[str, Row]]
 
 def served(site: SiteData) -> Served:
     """Return the rows of every model on every accelerator."""
-    with site.parts.group("gpu-rows") as kept:
-        return {
-            model.id: {
-                gpu: Row(Cell(model.name), (Cell(number), Cell("", value=requests)), made=html)
-                for gpu, (number, requests, html) in kept.get(
-                    site.parts.key(site.parts.of_model(model), code()), partial(_rows, site, model)
-                ).items()
-            }
-            for model in site.models
+    return {
+        model.id: {
+            gpu: Row(Cell(model.name), (Cell(number), Cell("", value=requests)), made=html)
+            for gpu, (number, requests, html) in rows.items()
         }
+        for model, rows in site.parts.each("gpu-rows", site.models, partial(_rows, site), code())
+    }
 
 
 def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:

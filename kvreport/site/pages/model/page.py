@@ -154,11 +154,8 @@ def _cards(site: SiteData) -> dict[str, SocialCard | None]:
     def make(model: Model) -> SocialCard | None:
         return card(site, model, site.headline[model.id])
 
-    with site.parts.group("model-cards") as kept:
-        return {
-            model.id: kept.get(site.parts.key(site.parts.of_model(model), code()), partial(make, model))
-            for model in site.models
-        }
+    found = site.parts.each("model-cards", site.models, make, code())
+    return {model.id: picture for model, picture in found}
 
 
 def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:
