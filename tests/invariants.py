@@ -289,9 +289,11 @@ def _offload(estimate: Estimate) -> None:
         return
     layout = estimate.request.layout
     assert laid.host_copies in (1, layout.tensor * layout.pipeline), ("copies", laid.host_copies)
+    plans = (estimate.held, *(one.plan for one in laid.ranks))
+    least = min(int(one.request_bytes(tokens)) for one in plans)
     for size in (8 << 30, 512 << 30):
         requests = laid.host_tokens(size, tokens) // tokens
-        kept = requests * int(estimate.held.request_bytes(tokens)) * laid.host_copies
+        kept = requests * least * laid.host_copies
         assert kept <= size, ("host memory", requests, kept, size)
 
 

@@ -122,12 +122,9 @@ class Sglang(EngineRules):
         hold the same latents keep a copy each.
         """
         each = serve.host_gigabytes(host_bytes, case.layout) * GB
-        step = plan.block_tokens * plan.context_parallel
-        if plan.pool is None or plan.pool.is_division:
-            return each // plan.block_bytes * step
-        if pool_bytes <= 0:
+        if plan.pool is None or plan.pool.is_division or pool_bytes <= 0:
             return each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
-        tokens = int(plan.pool.blocks(pool_bytes)) * step
+        tokens = int(plan.pool.blocks(pool_bytes)) * plan.block_tokens * plan.context_parallel
         beside = plan.pool.requests_beside(pool_bytes, context_tokens)
         kept = tokens if beside is None else min(tokens, int(beside) * context_tokens)
         return kept * each // pool_bytes

@@ -176,6 +176,8 @@ def _hit_blocks(page: CacheSpec, in_flight: int) -> int | None:
     """Blocks that a prefix hit needs (``v1/core/single_type_kv_cache_manager.py::_contiguous_blocks_for_hit``); None for all."""
     if page.growth == "sliding" and page.window is not None:
         return -(-(page.window - in_flight) // page.block_tokens)
+    if page.growth == "cross":
+        return page.fixed_blocks
     return 1 if page.growth == "state" else None
 
 

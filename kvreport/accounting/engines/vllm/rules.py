@@ -150,7 +150,9 @@ class Vllm(EngineRules):
         for group in plan.groups:
             blocks = -(-context_tokens // (group.block_tokens * plan.context_parallel))
             hit = blocks if group.hit_blocks is None else min(group.hit_blocks, blocks)
-            if dense and group.kind == "state":
+            if group.kind == "cross" and group.hit_blocks is not None:
+                hit = group.hit_blocks
+            elif dense and group.kind == "state":
                 step = max(serving.max_batched_tokens // group.block_tokens, 1) * group.block_tokens
                 hit = -(-context_tokens // step)
             elif dense:
