@@ -6,6 +6,7 @@ import random
 import re
 
 import pytest
+from fuzzing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from startup_logs import LINES
@@ -23,7 +24,7 @@ def test_a_text_of_every_pattern_stands_in_what_it_matches(pattern) -> None:
     compiled = re.compile(pattern.expression, re.ASCII)
 
     @given(st.from_regex(compiled))
-    @settings(max_examples=15, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=examples(15), deadline=None, derandomize=True, database=None)
     def holds(line: str) -> None:
         assert any(text in line for text in texts)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -247,8 +248,10 @@ def orders_releases(node: ast.Compare) -> bool:
     return ordered and bool(names & RELEASE_NAMES or builds) and "capability" not in names
 
 
-def functions() -> Iterator[tuple[str, ast.AST, ModuleType]]:
+@cache
+def functions() -> tuple[tuple[str, ast.AST, ModuleType], ...]:
     """Every node of the engines' modules, by the function that it stands in."""
+    found: list[tuple[str, ast.AST, ModuleType]] = []
     for path in sorted(ENGINES.rglob("*.py")):
         name = path.relative_to(ENGINES).as_posix()
         module = module_of(name.removesuffix("/__init__.py"))
@@ -259,8 +262,9 @@ def functions() -> Iterator[tuple[str, ast.AST, ModuleType]]:
                 inner = place
                 if isinstance(child, ast.FunctionDef | ast.ClassDef):
                     inner = f"{place}.{child.name}" if place else child.name
-                yield f"{name}::{inner}", child, module
+                found.append((f"{name}::{inner}", child, module))
                 pending.append((child, inner))
+    return tuple(found)
 
 
 def rules_of(family: str) -> dict[str, Rule]:
@@ -359,8 +363,10 @@ def test_code_asks_for_rules_that_are_there_and_for_values_of_their_kind() -> No
     assert asked > 50
 
 
-def asked_by_name() -> Iterator[tuple[str, str, str]]:
+@cache
+def asked_by_name() -> frozenset[tuple[str, str, str]]:
     """What code outside the engines' modules asks a release or a family for by name: how, the name, and where."""
+    found = set()
     for path in sorted((ROOT / "kvreport").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call | ast.Compare):
@@ -370,11 +376,12 @@ def asked_by_name() -> Iterator[tuple[str, str, str]]:
                 r"release_of\([\w.]+\)\.(has|names|word|count)\('(\w+)'\)|", text
             ) + re.findall(r"\b(trait)\((?:[\w.']|\(\))+, '(\w+)'\)", text):
                 if method:
-                    yield method, name, place
+                    found.add((method, name, place))
             for name in re.findall(r"'(\w+)' not in release_of", text) + re.findall(
                 r"release(?:\.values\.get|\.names)\('(\w+)'", text
             ):
-                yield "values", name, place
+                found.add(("values", name, place))
+    return frozenset(found)
 
 
 def test_what_code_asks_by_name_is_in_some_rules_and_every_trait_is_asked_for() -> None:
@@ -385,7 +392,7 @@ def test_what_code_asks_by_name_is_in_some_rules_and_every_trait_is_asked_for() 
     ]
     dated = {rule.rule for one in found for rule in one.rules}
     always = {one.trait for rules in found for one in rules.traits}
-    asked = list(asked_by_name())
+    asked = asked_by_name()
     for method, name, place in asked:
         assert name in (always if method == "trait" else dated), (place, name)
     assert always == {name for method, name, _ in asked if method == "trait"}

@@ -10,9 +10,7 @@ from kvreport.estimation.size import size
 
 CATALOG = open_catalog()
 LARGE = (
-    "deepseek-ai/DeepSeek-V3",
-    "deepseek-ai/DeepSeek-R1",
-    "deepseek-ai/DeepSeek-V3.1",
+    "deepseek-ai/DeepSeek-V3",  # R1 and V3.1 have its layers, weights and formats
     "deepseek-ai/DeepSeek-V3.2",
     "deepseek-ai/DeepSeek-V4-Flash",
     "deepseek-ai/DeepSeek-V4-Pro",
