@@ -33,21 +33,27 @@ def deno() -> str:
     return str(found)
 
 
-def call(script: str, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-    """Return what the script's functions answer; they are named and given as in Python."""
-    asked = [[camel(name), _plain(list(given))] for name, given in calls]
+def run(program: str, given: object) -> Any:
+    """Run a program that prints JSON, with JSON on its input."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "run.js")
-        file.write_text(script + _RUN, encoding="utf-8")
+        file.write_text(program, encoding="utf-8")
         done = subprocess.run(
-            [deno(), "run", "--quiet", "--no-config", file],
-            input=json.dumps(asked),
+            [deno(), "run", "--quiet", "--no-config", "--no-check", file],
+            input=json.dumps(given),
             capture_output=True,
             text=True,
             check=False,
         )
-    assert done.returncode == 0, done.stderr
-    answers: list[Any] = json.loads(done.stdout, object_hook=_revived)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def call(script: str, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+    """Return what the script's functions answer; they are named and given as in Python."""
+    answers: list[Any] = _revived(
+        run(script + _RUN, [[camel(name), _plain(list(given))] for name, given in calls])
+    )
     return answers
 
 
@@ -62,8 +68,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _revived(found: dict[str, Any]) -> Any:
-    return float(found["number"]) if "number" in found else found
+def _revived(found: Any) -> Any:
+    if isinstance(found, dict):
+        return (
+            float(found["number"])
+            if "number" in found
+            else {name: _revived(one) for name, one in found.items()}
+        )
+    return [_revived(one) for one in found] if isinstance(found, list) else found
 
 
 _SEARCH = """
@@ -76,16 +88,6 @@ console.log(JSON.stringify(asked.map((query) => kvSearch.search(held, query))));
 def searched(index: dict[str, Any], asked: Sequence[str]) -> list[list[list[dict[str, Any]]]]:
     """Return what the site's search finds for each query: pages, each with its sections."""
     engine = Path(__file__).parents[1] / "docs/assets/kv-search.js"
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "run.js")
-        file.write_text(engine.read_text(encoding="utf-8") + _SEARCH, encoding="utf-8")
-        done = subprocess.run(
-            [deno(), "run", "--quiet", "--no-config", file],
-            input=json.dumps({"index": index, "asked": list(asked)}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    answers: list[list[list[dict[str, Any]]]] = json.loads(done.stdout)
+    program = engine.read_text(encoding="utf-8") + _SEARCH
+    answers: list[list[list[dict[str, Any]]]] = run(program, {"index": index, "asked": list(asked)})
     return answers

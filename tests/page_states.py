@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import tempfile
 from collections.abc import Collection, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
-from javascript import deno
+import javascript
 
 from kvreport import estimate, resources
 from kvreport.catalog.load import open_catalog
@@ -56,18 +53,7 @@ def run(script_text: str, given: object) -> Any:
         (resources.assets_dir() / name).read_text(encoding="utf-8")
         for name in ("kv-capacity.js", "kv-state.js")
     )
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "run.js")
-        file.write_text(script() + own + script_text, encoding="utf-8")
-        done = subprocess.run(
-            [deno(), "run", "--quiet", "--no-config", "--no-check", file],
-            input=json.dumps(given),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return javascript.run(script() + own + script_text, given)
 
 
 @cache

@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any, Final
 
-from javascript import deno
+import javascript
 
 from kvreport import resources
 from kvreport.publish import browser
@@ -91,18 +88,7 @@ def run(body: str, given: Any) -> Any:
         "const given = JSON.parse(await new Response(Deno.stdin.readable).text());\n"
         f"console.log(JSON.stringify(((given) => {{{body}}})(given)));\n"
     )
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "run.js")
-        file.write_text(browser.script() + reader + call, encoding="utf-8")
-        done = subprocess.run(
-            [deno(), "run", "--quiet", "--no-config", file],
-            input=json.dumps(given),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return javascript.run(browser.script() + reader + call, given)
 
 
 def in_browser(texts: Sequence[str]) -> list[dict[str, Any]]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fuzzing import TIMES
-from javascript import deno
+from javascript import run
 from sizing_cases import CATALOG, IN_BROWSER, compare, data, in_python, site, under, workloads
 
 from kvreport import estimate
@@ -38,13 +36,8 @@ def program() -> str:
     return "\n".join(parts) + f"\nconsole.log(JSON.stringify(({IN_BROWSER})({ask})));\n"
 
 
-def answers(folder: Path, *given: Any) -> list[dict[str, Any]]:
-    file = folder / "run.js"
-    file.write_text(program(), encoding="utf-8")
-    command = [deno(), "run", "--quiet", "--no-config", str(file)]
-    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+def answers(*given: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = run(program(), given)
     return found
 
 
@@ -64,14 +57,14 @@ def drawn(model: str, given: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", [LATENT, SPARSE, GROUPED, HYBRID])
-def test_the_page_searches_what_the_command_searches(tmp_path: Path, model: str) -> None:
+def test_the_page_searches_what_the_command_searches(model: str) -> None:
     given = data(model)
     layouts, compared = set(), 0
     for seed in range(3 if TIMES > 1 else 2):
         options, works = drawn(model, given, seed), workloads(model, EACH, seed + 1)
         if any(name not in given["model"]["plan"] for name in options["kv"]):
             continue
-        for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
+        for work, answer in zip(works, answers(given, works, options), strict=True):
             ranking = in_python(model, work, options)
             compared += compare(answer, ranking, (options, work))
             layouts |= {one.layout.label for one in ranking.deployments}
@@ -95,7 +88,7 @@ PLAIN = {"available": None, "prices": None, "layouts": None, "weights": ["releas
     ],
 )
 def test_a_machine_of_unequal_gpus_is_searched_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, machine: str, weights: list[str]
+    monkeypatch: pytest.MonkeyPatch, model: str, machine: str, weights: list[str]
 ) -> None:
     # The page has the engine's own division into stages; the command also moves layers.
     monkeypatch.setattr(search, "best_partition", lambda case, _: case.layout.partition)
@@ -105,7 +98,7 @@ def test_a_machine_of_unequal_gpus_is_searched_alike(
     compared, seen = 0, set()
     for prices in (None, dict.fromkeys(sorted(devices), 1.5)):
         asked = {**options, "prices": prices, "available": 4 if prices else None}
-        for work, answer in zip(works, answers(tmp_path, given, works, asked), strict=True):
+        for work, answer in zip(works, answers(given, works, asked), strict=True):
             found = in_python(model, work, asked)
             published = [
                 one["label"] for kind in ("layouts", "sizing_layouts") for one in given["site"][kind]
@@ -121,12 +114,12 @@ def test_a_machine_of_unequal_gpus_is_searched_alike(
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name in CATALOG.engines])
 @pytest.mark.parametrize("model", [LATENT, GROUPED])
-def test_every_layout_is_searched_under_every_engine(tmp_path: Path, engine: str, model: str) -> None:
+def test_every_layout_is_searched_under_every_engine(engine: str, model: str) -> None:
     given = under(data(model), model, engine)
     rented = [gpu.id for gpu in site(model).gpus if gpu.is_commonly_rented]
     options = {**PLAIN, "gpus": rented, "kv": [given["model"]["kv"]]}
     works, layouts = workloads(model, EACH, 5), set()
-    for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
+    for work, answer in zip(works, answers(given, works, options), strict=True):
         found = in_python(model, work, options, engine)
         answer["refused"] = {name: found.refused[name] for name in found.refused if name != "support"}
         compare(answer, found, (engine, work))
@@ -134,7 +127,7 @@ def test_every_layout_is_searched_under_every_engine(tmp_path: Path, engine: str
     assert any(not label.startswith("tp") for label in layouts)
 
 
-def test_many_told_requests_leave_less_where_images_pass_through_the_gpu(tmp_path: Path) -> None:
+def test_many_told_requests_leave_less_where_images_pass_through_the_gpu() -> None:
     """SGLang on large Hopper GPUs: 2 GiB more from 400 requests on, which the command of a deployment says."""
     model = "Qwen/Qwen3-VL-4B-Instruct"
     given = under(data(model), model, "sglang")
@@ -152,7 +145,7 @@ def test_many_told_requests_leave_less_where_images_pass_through_the_gpu(tmp_pat
         }
         for work in workloads(model, EACH)
     ]
-    for work, answer in zip(works, answers(tmp_path, given, works, options), strict=True):
+    for work, answer in zip(works, answers(given, works, options), strict=True):
         found = in_python(model, work, options, "sglang")
         answer["refused"] = {name: found.refused[name] for name in found.refused if name != "support"}
         compare(answer, found, work)
