@@ -55,7 +55,7 @@ def compute_by_all(models: str = "*") -> dict[str, float]:
     """
     from kvreport import processes
     from kvreport.catalog.load import load_catalog
-    from kvreport.dataset.files import available_processors
+    from kvreport.dataset.staged_files import available_processors
     from kvreport.dataset.grid import axes
 
     count = available_processors()
@@ -93,7 +93,7 @@ def publish(models: str = "*") -> dict[str, float]:
     import pyarrow.parquet as pq
 
     from kvreport.catalog.load import load_catalog
-    from kvreport.dataset.files import available_processors
+    from kvreport.dataset.staged_files import available_processors
     from kvreport.dataset.grid import axes
     from kvreport.dataset.write import publish as write
 

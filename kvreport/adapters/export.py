@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport import resources
 from kvreport.adapters.policy import Policy
-from kvreport.dataset.files import staged
+from kvreport.dataset.staged_files import staged
 from kvreport.site.build import Report, build
 from kvreport.site.kit.page import Page
 from kvreport.site.kit.templating import render

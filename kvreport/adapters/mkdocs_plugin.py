@@ -27,9 +27,9 @@ from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_bo
 from kvreport.adapters.generated import GeneratedPage, anchors, announce, date, published
 from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.page_cache import Finished, PageCache
+from kvreport.adapters.plugin_settings import KvreportConfig
 from kvreport.adapters.policy import Policy, digests
 from kvreport.adapters.run_chapters import Ahead
-from kvreport.adapters.settings import KvreportConfig
 from kvreport.adapters.skeleton import address, filled, outline, shared, skeleton
 from kvreport.adapters.staging import Staging, refusal, stage, warned
 from kvreport.adapters.styles import SHARED, Styles

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import local_tensor
-from kvreport.accounting.engines.llama_cpp.vision import Projector
+from kvreport.accounting.engines.llama_cpp.projector import Projector
 from kvreport.architectures.gguf_header import FileTensor, Header, read_header
 from kvreport.errors import InputError
 

@@ -25,12 +25,12 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset import arrow, tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, DatasetTable
-from kvreport.dataset.files import StagedFiles, available_processors, checksums, listed, staged
 from kvreport.dataset.grid import PIECE_ROWS, Axes, twins
 from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.dataset.metadata import DatasetRelease, Published, croissant, datapackage
+from kvreport.dataset.staged_files import StagedFiles, available_processors, checksums, listed, staged
 from kvreport.errors import InputError
 from kvreport.resources import read_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kvreport.deployments.resources import VENDORS, Resources
+from kvreport.deployments.container_resources import VENDORS, Resources
 from kvreport.errors import InputError
 
 if TYPE_CHECKING:

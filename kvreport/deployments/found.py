@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from kvreport.budgets import DEPLOYMENT
 from kvreport.catalog.server_flags import flag_names
-from kvreport.deployments.documents import Map, Seq, read_documents
-from kvreport.deployments.resources import (
+from kvreport.deployments.container_resources import (
     DYNAMO,
     Resources,
     of_container,
@@ -31,6 +30,7 @@ from kvreport.deployments.shell import (
     interpolated,
     shell_words,
 )
+from kvreport.deployments.yaml_documents import Map, Seq, read_documents
 from kvreport.errors import InputError
 from kvreport.units import GIB
 

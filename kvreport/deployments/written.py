@@ -10,8 +10,8 @@ from math import ceil
 from typing import Any, Final
 
 from kvreport.catalog.server_flags import flag_names
+from kvreport.deployments.container_resources import DYNAMO
 from kvreport.deployments.found import STACK_FLAGS, VLLM
-from kvreport.deployments.resources import DYNAMO
 from kvreport.errors import InputError
 from kvreport.units import GIB, count, gib
 

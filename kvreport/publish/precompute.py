@@ -14,7 +14,7 @@ from typing import Final
 from kvreport import processes
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.dataset.files import available_processors
+from kvreport.dataset.staged_files import available_processors
 from kvreport.publish import engine_changes, engine_profiles, profiles, question_data, sizer_data
 from kvreport.publish.kept_values import Collected
 from kvreport.publish.page_data import ModelRows, facts_alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvreport.site.kit.groups import Member, ReasonGroup
+from kvreport.site.kit.reason_groups import Member, ReasonGroup
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.pages.model.headline import refused

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main, preflight
 from kvreport.cli.preflight import starts_server
+from kvreport.deployments.container_resources import quantity
 from kvreport.deployments.devices import device_of_label
-from kvreport.deployments.documents import read_documents
 from kvreport.deployments.found import Server, find_servers, with_config
-from kvreport.deployments.resources import quantity
 from kvreport.deployments.shell import Scope, Script, tokens
+from kvreport.deployments.yaml_documents import read_documents
 from kvreport.errors import InputError
 from kvreport.publish import schemas
 

@@ -20,8 +20,8 @@ from kvreport.resources import read_table
 from kvreport.site.kit import diagrams, tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
 from kvreport.site.kit.elements import Bar, KeyFigure
-from kvreport.site.kit.groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.reason_groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render

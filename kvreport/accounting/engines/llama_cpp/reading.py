@@ -36,7 +36,7 @@ from kvreport.catalog.model import Model
 
 if TYPE_CHECKING:
     from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-    from kvreport.accounting.engines.llama_cpp.vision import Projector
+    from kvreport.accounting.engines.llama_cpp.projector import Projector
 
 _OUT_SCALES = ("layer_scalar", "layer_output_scale")
 """Gemma 4's weight on the output of a layer, as a checkpoint and as a GGUF file name it."""

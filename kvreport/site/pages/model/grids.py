@@ -11,7 +11,7 @@ from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
-from kvreport.site.kit.groups import Member, ReasonGroup, grouped
+from kvreport.site.kit.reason_groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
 from kvreport.words import CAPTIONS

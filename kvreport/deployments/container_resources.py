@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.deployments.documents import Map, Seq
+from kvreport.deployments.yaml_documents import Map, Seq
 from kvreport.errors import InputError
 from kvreport.units import MIB, parse_bytes
 
