@@ -55,8 +55,8 @@ def compute_by_all(models: str = "*") -> dict[str, float]:
     """
     from kvreport import processes
     from kvreport.catalog.load import load_catalog
-    from kvreport.dataset.staged_files import available_processors
     from kvreport.dataset.grid import axes
+    from kvreport.dataset.staged_files import available_processors
 
     count = available_processors()
     times = []
@@ -93,8 +93,8 @@ def publish(models: str = "*") -> dict[str, float]:
     import pyarrow.parquet as pq
 
     from kvreport.catalog.load import load_catalog
-    from kvreport.dataset.staged_files import available_processors
     from kvreport.dataset.grid import axes
+    from kvreport.dataset.staged_files import available_processors
     from kvreport.dataset.write import publish as write
 
     catalog = load_catalog()

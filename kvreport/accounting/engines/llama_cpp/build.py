@@ -116,10 +116,10 @@ def _in_connections(
     last = len(network.blocks) - 1
     for index, block in enumerate(network.blocks):
         at = _At(graph, homes, inputs, index)
-        run = (partial(_mix, at), partial(_fed, at))
-        streams = residuals.connected_layer(
-            at, joined, block, streams, table, rows if index == last else None, run
-        )
+        if block.ngram is not None and table is not None:
+            streams = residuals.with_ngrams(at, block.ngram, streams, table)
+        run = (partial(_mix, at, block), partial(_fed, at, block))
+        streams = residuals.connected_layer(at, joined, streams, rows if index == last else None, run)
     cur = residuals.connected_merged(joined, streams, homes.output)
     cur.is_output = True
     _logits(graph, network, homes, cur)

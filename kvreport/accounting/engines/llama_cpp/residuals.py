@@ -13,7 +13,6 @@ from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.attention import Place
 from kvreport.accounting.engines.llama_cpp.network import (
-    Block,
     FeedForward,
     Hyper,
     Network,
@@ -43,7 +42,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     weight,
 )
 
-Compute = Callable[[Block, Tensor], Tensor]
+Compute = Callable[[Tensor], Tensor]
 
 
 def connected_stacked(hyper: Hyper, stream: Tensor) -> Tensor:
@@ -67,30 +66,20 @@ def ngrams_embedded(graph: Graph, network: Network, tokens: int, cpu: int) -> Te
 
 
 def connected_layer(
-    at: Place,
-    hyper: Hyper,
-    block: Block,
-    streams: Tensor,
-    table: Tensor | None,
-    picked: Tensor | None,
-    run: tuple[Compute, Compute],
+    at: Place, hyper: Hyper, streams: Tensor, picked: Tensor | None, run: tuple[Compute, Compute]
 ) -> Tensor:
     """One layer: mixer and feed-forward network, each between a mix of the streams and their update.
 
     Args:
         at: Where the layer stands.
         hyper: The model's streams.
-        block: The layer.
         streams: All streams, ``[hidden, streams, tokens]``.
-        table: Embeddings of n-grams.
         picked: Rows of the tokens that are wanted, in the last layer.
-        run: What computes the mixer and what computes the feed-forward network.
+        run: What computes the layer's mixer and what computes its feed-forward network.
     """
-    if block.ngram is not None and table is not None:
-        streams = _with_ngrams(at, block.ngram, streams, table)
     cur, shares = _mixed(at, hyper, streams)
     at.graph.expand(cur)
-    cur = run[0](block, cur)
+    cur = run[0](cur)
     if picked is not None:
         cur, shares = get_rows(cur, picked), get_rows(shares, picked)
         hidden, count, tokens = streams.ne[:3]
@@ -98,7 +87,7 @@ def connected_layer(
         streams = reshape(flat, hidden, count, flat.ne[1])
     streams = _updated(streams, cur, shares)
     cur, shares = _mixed(at, hyper, streams)
-    return _updated(streams, run[1](block, cur), shares)
+    return _updated(streams, run[1](cur), shares)
 
 
 def connected_merged(hyper: Hyper, streams: Tensor, home: int) -> Tensor:
@@ -139,7 +128,8 @@ def _normed(streams: Tensor, home: int) -> Tensor:
     return mul(like("rms_norm", streams), weight(*streams.ne[:2], home=home))
 
 
-def _with_ngrams(at: Place, ngram: Ngram, streams: Tensor, table: Tensor) -> Tensor:
+def with_ngrams(at: Place, ngram: Ngram, streams: Tensor, table: Tensor) -> Tensor:
+    """All streams, ``[hidden, streams, tokens]``, with what the layer makes of a table of embedded n-grams."""
     hidden, count, tokens = streams.ne[:3]
     wide, home = hidden * count, at.home
 
