@@ -33,8 +33,8 @@ WORDS: Final = {"vllm": ("--tensor-parallel-size", "4"), "sglang": ("--tp-size",
 POOL: Final = 40 * GIB
 LENGTH: Final = 8192
 SECONDS: Final = 3000
-_APART: Final = re.compile(r"seed|instance_id|_port$|\.port$|uuid|\.registry\.")
-"""Settings that every run draws anew, and the table of model classes, which has a part of its own in the report."""
+_APART: Final = re.compile(r"seed|instance_id|_port$|\.port$|uuid|\.registry\.|\.hf_\w*config\.")
+"""Settings that every run draws anew, the table of model classes, which the report lists by itself, and the model's own config."""
 _TITLES: Final = {
     "plan": "Plans",
     "cache": "What layers ask of the cache",

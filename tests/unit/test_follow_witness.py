@@ -130,6 +130,7 @@ def test_two_releases_differ_in_what_their_starts_answer(follow_witness) -> None
     }  # fmt: skip
     new = {
         "config.scheduler.max_num_seqs": "1024", "config.parallel.max_num_seqs": "1024", "config.seed": "2",
+        "config.model.hf_text_config.hidden_size": "8",
         "config.registry.class_name": "'B'", "config.added": "0", "tensor layers.*.weight": "2 x int8 [4] 4 bytes",
         "tensor v1/group.py::make": "1 x int32 [8] 32 bytes", "module a": "Linear",
         "cache layers.*: Spec.blocks": "2",
