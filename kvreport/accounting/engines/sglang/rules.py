@@ -122,12 +122,13 @@ class Sglang(EngineRules):
         hold the same latents keep a copy each.
         """
         each = serve.host_gigabytes(host_bytes, case.layout) * GB
+        kept = each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
         if plan.pool is None or plan.pool.is_division or pool_bytes <= 0:
-            return each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
+            return kept
         tokens = int(plan.pool.blocks(pool_bytes)) * plan.block_tokens * plan.context_parallel
         beside = plan.pool.requests_beside(pool_bytes, context_tokens)
-        kept = tokens if beside is None else min(tokens, int(beside) * context_tokens)
-        return kept * each // pool_bytes
+        tokens = tokens if beside is None else min(tokens, int(beside) * context_tokens)
+        return min(kept, tokens * each // pool_bytes)
 
     def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
         """Ranks that divide layers must have about equal memory; only some classes ask for two of the options.
