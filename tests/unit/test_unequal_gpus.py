@@ -12,42 +12,30 @@ from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation.difference import Side, compare
-from kvreport.estimation.home_size import size_home
+from kvreport.estimation.home_size import HomeDeployment, size_home
 
 CATALOG = open_catalog()
 LLAMA = "meta-llama/Llama-3.1-70B-Instruct"
 PAIR = "rtx-5090+rtx-3090"
 
 
+def at_home(gpu: str, slots: int) -> HomeDeployment:
+    """The deployment of Llama 3.1 70B in q4_k_m on the cards named."""
+    asked = {"engine": "llama-cpp", "weights": ["q4_k_m"], "catalog": CATALOG}
+    (found,) = size_home([LLAMA], context=8192, slots=slots, gpus=[gpu], **asked)
+    return found
+
+
 def test_llama_cpp_splits_a_model_over_unequal_cards() -> None:
-    (both,) = size_home(
-        [LLAMA], context=8192, slots=2, engine="llama-cpp", gpus=[PAIR], weights=["q4_k_m"], catalog=CATALOG
-    )
+    both = at_home(PAIR, 2)
     assert (both.whole, both.machine) == (True, PAIR)
     larger, smaller = both.layout.devices
     assert larger.weights > smaller.weights > 0  # cut in proportion to the free memory
-    (alone,) = size_home(
-        [LLAMA],
-        context=8192,
-        slots=2,
-        engine="llama-cpp",
-        gpus=["rtx-5090"],
-        weights=["q4_k_m"],
-        catalog=CATALOG,
-    )
-    assert not alone.whole
+    assert not at_home("rtx-5090", 2).whole
 
 
 def test_cards_are_named_as_people_write_them() -> None:
-    (two,) = size_home(
-        [LLAMA],
-        context=8192,
-        slots=1,
-        engine="llama-cpp",
-        gpus=["2x4090"],
-        weights=["q4_k_m"],
-        catalog=CATALOG,
-    )
+    two = at_home("2x4090", 1)
     assert two.machine == "rtx-4090*2"
     assert len(two.layout.devices) == 2
 
