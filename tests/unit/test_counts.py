@@ -235,7 +235,7 @@ def test_the_index_of_models_and_the_explorers_first_answer_count_the_rows(
     gpu = site.known_gpus[0]
     table = index.models(site)["table"]
     stand_in = sum(page_format(model) != RELEASED for model in site.models)
-    assert f"name suggests for {stand_in} models with unverified storage formats" in table.caption
+    assert f"for {stand_in} models with unverified storage formats" in table.caption
     by_slug = {model.slug: model for model in site.models}
     compared = 0
     for row in table.rows:
