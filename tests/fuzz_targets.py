@@ -412,12 +412,18 @@ def scratch() -> Path:
 
 
 def monotone(shorter: dict[str, Any] | None, longer: dict[str, Any] | None) -> None:
-    """A longer context never costs less and never serves more."""
+    """A longer context never costs less and never serves more, but where a server keeps less (``kept_less_beyond``)."""
     if shorter is None or longer is None:
         return
     assert shorter["kv_bytes_per_request_per_gpu"] <= longer["kv_bytes_per_request_per_gpu"]
     assert shorter["kv_bytes_per_token_per_gpu"] >= longer["kv_bytes_per_token_per_gpu"]  # windows are full
+    kept_less = (
+        shorter["context_tokens"] <= kernel.INDEXED_CONTEXT < longer["context_tokens"]
+        and longer["budget"]["kv_pool_bytes"] > shorter["budget"]["kv_pool_bytes"]
+    )
     for name in ("max_concurrent_requests", "max_concurrent_requests_ceiling"):
+        if kept_less and name == "max_concurrent_requests":
+            continue
         if shorter[name] is not None:  # None: nothing in memory limits them
             assert longer[name] is not None
             assert shorter[name] >= longer[name], name

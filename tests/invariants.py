@@ -29,6 +29,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.kernel import INDEXED_CONTEXT
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import lacks_class
 from kvreport.accounting.weights import parameters
@@ -37,7 +38,7 @@ from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLog, LocalLogs
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
-from kvreport.catalog.release import trait
+from kvreport.catalog.release import release_of, trait
 from kvreport.cli import main, parser
 from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError
@@ -345,14 +346,31 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
 
 
 def more_context(draw: Draw, asked: Question, first: Estimate) -> int:
-    """A longer request never serves more."""
+    """A longer request never serves more, but where a server that is told it keeps less: :func:`kept_less_beyond`."""
     longer = ask({**asked, "context_tokens": asked["context_tokens"] + draw.choice((1, 16, 100, 5000))})
     if longer is None:
         return 1
     less, more = first.to_dict(), hold(longer)
     for name in (RUNNING, BY_MEMORY, CEILING):
-        assert unbounded(more[name]) <= unbounded(less[name]), ("longer", name, less[name], more[name])
+        if name == CEILING or not kept_less_beyond(first, longer):
+            assert unbounded(more[name]) <= unbounded(less[name]), ("longer", name, less[name], more[name])
     return 2
+
+
+def kept_less_beyond(first: Estimate, longer: Estimate) -> bool:
+    """Whether a longer request is one for which the engine keeps less than for a shorter one.
+
+    vLLM gathers keys of 40 contexts up to 262,144 tokens, and of 16 above since 0.32
+    (``config/vllm.py``, ``sparse_mla_prefill_workspace_factor``).
+    """
+    shorter, long = first.request, longer.request
+    falls = shorter.context_tokens <= INDEXED_CONTEXT < long.context_tokens
+    indexed = any(isinstance(cache, Indexer) for cache in shorter.model.every_cache)
+    if shorter.engine.family != "vllm" or not falls or not indexed:
+        return False
+    release = release_of(shorter.engine)
+    fewer = release.count("index_contexts_long") < release.count("index_contexts")
+    return fewer and longer.budget.kv_pool_bytes > first.budget.kv_pool_bytes
 
 
 def more_memory(draw: Draw, asked: Question, first: Estimate) -> int:

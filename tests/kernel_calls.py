@@ -149,7 +149,9 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
             "Reach": reach,
             "ReserveRates": lambda: kernel.ReserveRates(
-                *(draw.random() * 1e6 for _ in range(15)),
+                *(draw.random() * 1e6 for _ in range(11)),
+                draw.choice([0.0, draw.random() * 1e4]),
+                *(draw.random() * 1e6 for _ in range(4)),
                 draw.choice([1, 7]),
                 *(draw.random() * 1e6 for _ in range(2)),
                 draw.random() * 1e9,

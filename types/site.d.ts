@@ -43,7 +43,7 @@ interface CapacityScript {
   /** The same rank with a pool that much larger. */
   shifted(rank: any, bytes: number): any;
   /** The longest context that one request, or each of so many, can have. */
-  longestOf(rank: any, wanted?: number): number;
+  longestOf(ranks: any, wanted?: number): number;
   answer(config: Configuration, context: number): Answer;
   /** What the command of a deployment cannot say. */
   commandNotes(site: any, deployment: any): string[];

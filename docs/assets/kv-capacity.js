@@ -82,7 +82,7 @@
         : { less, short, room: own, most: options.mostOfShort ?? Infinity },
       staged: Boolean(rates) && isStage(site, size),
     };
-    config.longest = options.later ? undefined : longestOf(config);
+    config.longest = options.later ? undefined : longestOf([config]);
     return options.context === undefined ? config : at(config, options.context);
   }
 
@@ -136,24 +136,33 @@
     };
   }
 
-  /* The longest context that one request, or each of so many, can have, told to the server: see
+  /* The longest context that one request, or each of so many, can have on all ranks, told to the server: see
      kvreport.accounting.capacity.followed. */
-  function longestOf(config, wanted) {
-    const { rates, model } = config;
-    const reach = (length) => {
-      const told = at(config, length);
+  function longestOf(ranks, wanted) {
+    const { limit } = ranks[0].model;
+    const heldBy = (rank, length) => {
+      const told = at(rank, length);
       return wanted || told.rules.length
-        ? kernel.boundaryContext(told, wanted ? told.pool : told.room, wanted || 1, model.limit)
-        : kernel.longestContext(told.free, told.constant, told.terms, model.limit);
+        ? kernel.boundaryContext(told, wanted ? told.pool : told.room, wanted || 1, limit)
+        : kernel.longestContext(told.free, told.constant, told.terms, limit);
     };
-    let low = reach(model.limit);
-    let high = rates || config.shorter ? Math.max(reach(Math.max(low, 1)), low) : low;
-    while (low < high) {
-      const middle = Math.floor((low + high + 1) / 2), found = reach(middle);
-      if (found >= middle) [low, high] = [middle, Math.min(high, found)];
-      else [low, high] = [Math.max(low, found), middle - 1];
-    }
-    return low;
+    const follow = ranks.some((rank) => rank.rates || rank.shorter);
+    const falls = Math.max(...ranks.map(({ rates }) => (rates ? kernel.fallsBeyond(rates, limit) : 0)));
+    /* The longest of more than `above` tokens; `above` if there is none. */
+    const longest = (above, most) => {
+      const reach = (length) =>
+        Math.min(Math.max(Math.min(...ranks.map((rank) => heldBy(rank, length))), above), most);
+      let low = reach(most);
+      let high = follow ? Math.max(reach(Math.max(low, above + 1)), low) : low;
+      while (low < high) {
+        const middle = Math.floor((low + high + 1) / 2), found = reach(middle);
+        if (found >= middle) [low, high] = [middle, Math.min(high, found)];
+        else [low, high] = [Math.max(low, found), middle - 1];
+      }
+      return low;
+    };
+    const beyond = longest(falls, limit);
+    return falls && beyond === falls ? longest(0, falls) : beyond;
   }
 
   /* The fields of a record that says how a budget is divided, in the order of a plan's list. */
@@ -411,7 +420,8 @@
   function deploy(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const ranks = stands(gpu, layout) && ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked);
     if (!ranks) return null;
-    return together(layout, ranks, least(ranks, "longest"));
+    const apart = ranks.length > 1 && ranks[0].longest !== undefined;
+    return together(layout, ranks, apart ? longestOf(ranks) : ranks[0].longest);
   }
 
   /* A deployment of ranks, whose sizes are those of the fullest. */

@@ -167,9 +167,7 @@
 
     function longest({ config }) {
       if (!(config.longest >= 0)) {
-        config.longest = Math.min(
-          ...(config.ranks || [config]).map((rank) => kvCapacity.longestOf(rank)),
-        );
+        config.longest = kvCapacity.longestOf(config.ranks || [config]);
       }
       return config.longest;
     }

@@ -408,7 +408,7 @@
       pool: pools[found.stages.indexOf(found.stage)],
       utilization: isStatic || !caches || utilization > 1 ? null : utilization,
       fractions: isStatic ? staticFractions(peaks, times, found, pools, each, work) : null,
-      longest: Math.min(...found.stages.map((one) => capacity.longestOf(one, each))),
+      longest: capacity.longestOf(found.stages, each),
     };
   }
 

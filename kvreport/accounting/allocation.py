@@ -32,7 +32,10 @@ TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 
 @dataclass(frozen=True, slots=True)
 class FollowedLengths:
-    """How a reserve follows the longest request that a server is told to take: the longer, the more is kept."""
+    """How a reserve follows the longest request that a server is told to take: the longer, the more is kept.
+
+    Beyond one length some begin again with less (``falls_beyond``).
+    """
 
     # What is kept where requests of so many tokens are told, for each class of devices.
     reserves: tuple[Callable[[Any], Reserve], ...]
@@ -41,6 +44,7 @@ class FollowedLengths:
     less_of: tuple[int, ...]  # Which of them each class has; ``len(less)`` for none.
     base: int  # The length that the allocation's numbers are for.
     limit: int  # The model's longest; what is longer is asked of no server.
+    falls_beyond: int  # The length beyond which less may be kept; 0 where there is none.
     # The class of each device of a fleet, ``len(reserves)`` for none; None where there is one class.
     classes: Integers | None = None
     _made: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
@@ -112,7 +116,13 @@ def joined(
         own = xp.integers(part.classes)
         numbers.append(xp.where(own < len(part.reserves), own + starts[id(part)], len(reserves)))
     return replace(
-        known[0], reserves=reserves, less=less, less_of=tuple(less_of), classes=by_row(numbers), _made={}
+        known[0],
+        reserves=reserves,
+        less=less,
+        less_of=tuple(less_of),
+        falls_beyond=max(one.falls_beyond for one in known),
+        classes=by_row(numbers),
+        _made={},
     )
 
 
@@ -241,11 +251,16 @@ def lengths_on(
     untold = replace(case, context_tokens=None)
     peaks: dict[Hashable, tuple[int, Callable[[Any], Any]]] = {}
     kinds: list[Hashable] = []
+    falls = 0
     for device, serving in classes:
         found = engine.following_peak(model, device, untold.step_of(serving))
         kinds.append(None if found is None else found[0])
-        if found is not None and found[0] not in peaks and found[1](1) != found[1](limit):
-            peaks[found[0]] = len(peaks), found[1]
+        if found is None or found[0] in peaks:
+            continue
+        decides, peak, falls_beyond = found
+        if peak(1) != max(peak(falls_beyond or limit), peak(limit)):
+            peaks[decides] = len(peaks), peak
+            falls = max(falls, falls_beyond)
     if not peaks:
         return None
 
@@ -273,6 +288,7 @@ def lengths_on(
         less_of=tuple(peaks[kind][0] if kind in peaks else len(peaks) for kind in kinds),
         base=base,
         limit=limit,
+        falls_beyond=falls,
     )
 
 

@@ -205,16 +205,28 @@ def _held_beside(
     return xp.integers(low)
 
 
-def followed(reach: Callable[[Any], Integers], limit_tokens: int) -> Integers:
+def followed(reach: Callable[[Any], Integers], limit_tokens: int, falls_beyond: int = 0) -> Integers:
     """The longest context that fits where the pool is larger for a server that is told a shorter one.
 
     ``reach``: the longest context that fits the pool of a server that is told so many tokens, which falls
-    with them. ``limit_tokens``: where to stop looking.
+    with them. ``limit_tokens``: where to stop looking. ``falls_beyond``: a length beyond which the pool is larger
+    again (:func:`kvreport.accounting.kernel.falls_beyond`), so that the lengths on both sides are searched; 0 for none.
     """
+    if not falls_beyond:
+        return _followed(reach, 0, limit_tokens)
+    long = _followed(lambda tokens: xp.maximum(reach(tokens), falls_beyond), falls_beyond, limit_tokens)
+    if not xp.any_of(long == falls_beyond):
+        return long
+    short = _followed(lambda tokens: xp.minimum(reach(tokens), falls_beyond), 0, falls_beyond)
+    return xp.integers(xp.where(long > falls_beyond, long, short))
+
+
+def _followed(reach: Callable[[Any], Integers], above: int, limit_tokens: int) -> Integers:
+    """The same among lengths above one; that one if none of them fits."""
     low = reach(xp.integers(limit_tokens))
     # What is reached falls about evenly with what is told: a line through a length that fits and one that does not
     # meets the answer or its neighbor. What a length reaches lies on the other side, so each probe narrows both ends.
-    fits, beyond = xp.maximum(low, 1), xp.integers(limit_tokens)
+    fits, beyond = xp.maximum(low, above + 1), xp.integers(limit_tokens)
     reached, missed = reach(fits), low
     high = xp.maximum(reached, low)
     for turn in count():

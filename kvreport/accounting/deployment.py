@@ -189,25 +189,12 @@ class Deployment(Allocation):
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
-        own = self._longest(self.start_plan or self.plan, 1)
-        own = own if xp.is_plain(own) else own[..., 0]
-        return _reduce(xp.minimum, own, (one.longest_context() for one in self.others))
+        found = longest_of([(one, one.start_plan or one.plan) for one in (self, *self.others)], 1)
+        return found if xp.is_plain(found) else found[..., 0]
 
     def boundary(self, users_wanted: int) -> int:
         """The longest context that each of so many requests can have, of one device and one format."""
-        own = int(self._longest(self.plan, users_wanted))
-        return min((own, *(one.boundary(users_wanted) for one in self.others)))
-
-    def _longest(self, plan: BlockPlan, users_wanted: int) -> Integers:
-        room, limit, following = _spread(self.room_bytes), self.case.model.context_tokens, self.following
-        if following is None:
-            return capacity.boundary(room, plan, users_wanted, limit)
-        return capacity.followed(
-            lambda tokens: capacity.boundary(
-                room + following.freed_for(xp.spread_over(tokens, room)), plan, users_wanted, limit
-            ),
-            limit,
-        )
+        return int(longest_of([(one, one.plan) for one in (self, *self.others)], users_wanted))
 
     def verdicts(self, contexts: xp.ArrayLike) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Verdict` for one request of each context."""
@@ -486,6 +473,29 @@ def ceiling_plan(
         return replace(plan, profile=CacheProfile.of(terms))
 
     return known.get(("bound", case.engine.family, layers, stored_key(form), types, case.layout), made)
+
+
+def longest_of(ranks: Sequence[tuple[Deployment, BlockPlan]], users_wanted: int) -> Integers:
+    """The longest context of which every rank holds so many requests under its plan.
+
+    Ranks are searched together: a length that one of them holds is not always one that the others do, though they hold longer ones.
+    """
+    limit = ranks[0][0].case.model.context_tokens
+
+    def held(rank: Deployment, plan: BlockPlan, tokens: Any) -> Integers:  # noqa: ANN401 - a number or an array
+        room = _spread(rank.room_bytes)
+        if rank.following is not None:
+            room = room + rank.following.freed_for(xp.spread_over(tokens, room))
+        return capacity.boundary(room, plan, users_wanted, limit)
+
+    follow = [one for one in ranks if one[0].following is not None]
+    others = [held(*one, limit) for one in ranks if one[0].following is None]
+    if not follow:
+        return reduce(xp.minimum, others)
+    falls = max(rank.following.falls_beyond for rank, _ in follow if rank.following is not None)
+    return capacity.followed(
+        lambda tokens: reduce(xp.minimum, [held(*one, tokens) for one in follow] + others), limit, falls
+    )
 
 
 def _reduce(pick: Callable[[A, A], A], own: A, others: Iterator[A]) -> A:

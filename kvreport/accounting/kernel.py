@@ -83,6 +83,10 @@ EXPANDED_BLOCK: Final = 16
 """Tokens of a block there: that of Hopper's and of Triton's kernels. Data-center Blackwell's have larger ones, and runs so many
 requests by default that the most counts anyway."""
 
+INDEXED_CONTEXT: Final = 1 << 18
+"""Longest request up to which a sparse model's indexer gathers keys of as many contexts as in earlier releases (0.32.0 to 0.33.0
+``config/vllm.py``, ``sparse_mla_prefill_workspace_factor``)."""
+
 BUFFERED_ROWS: Final = 8
 """Rows of logits from which that kernel samples (vLLM 0.17.0, ``apply_top_k_top_p``)."""
 
@@ -159,6 +163,7 @@ class ReserveRates(NamedTuple):
     encoding: float  # Of an encoder pass over the largest image.
     encoding_per_token: float  # Of an encoder pass over as many images as a step has tokens for.
     index_per_token: float  # Of the buffer that an indexer gathers keys in, per token of the longest context.
+    index_less_per_token: float  # How much less that is where the context is longer than INDEXED_CONTEXT.
     index_logits: float  # Of the logits of an indexer.
     # Outside the framework, where it is taken off
     # (:func:`~kvreport.accounting.engines.vllm.reserve.charges_handles`).
@@ -710,7 +715,10 @@ def sampled_activation_bytes(
     encoded = max(rates.encoded * images, rates.encoded_per_token * tokens)
     experts = rates.workspace_per_token * tokens - rates.chunked_workspace * beyond
     output = rates.chunk_output * tokens if beyond > 0 else 0.0
-    workspace = max(0.0 if step.own_kernels else experts + output, rates.index_per_token * step.context)
+    # A multiplication, as a comparison would not hold for an array of contexts.
+    fewer = rates.index_less_per_token * min(max(step.context - INDEXED_CONTEXT, 0), 1)
+    indexed = (rates.index_per_token - fewer) * step.context
+    workspace = max(0.0 if step.own_kernels else experts + output, indexed)
     kept = rates.streams_per_token * tokens + rates.counted_per_row * step.max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
     left = rates.left_copy if step.splits else 0.0
@@ -744,6 +752,11 @@ def follows_length(rates: ReserveRates) -> bool:
     """
     videos = max(rates.encoding, rates.encoded) if rates.images > 1 else 0.0
     return max(rates.index_per_token, videos, rates.expanded, rates.scored_per_row) > 0
+
+
+def falls_beyond(rates: ReserveRates, limit: int) -> int:
+    """Return the length beyond which vLLM's reserve may be less than for a shorter request; 0 where it is never less."""
+    return INDEXED_CONTEXT if rates.index_less_per_token > 0 and limit > INDEXED_CONTEXT else 0
 
 
 def following_bytes(rates: ReserveRates, step: ReserveStep) -> int:

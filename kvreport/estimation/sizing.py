@@ -10,7 +10,7 @@ from typing import Any
 
 from kvreport import words
 from kvreport.accounting import kernel
-from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.deployment import Deployment, longest_of
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Solution
@@ -126,7 +126,7 @@ class Sizing:
         work, per_rank = self.workload, self.rank_each(found)
         smallest = self.smallest_pools(found)
         share = self.smallest_share(found, smallest)
-        longest = min(rank.at_any_length().boundary(per_rank) for rank in self._told(found))
+        longest = longest_of([(rank.at_any_length(), rank.plan) for rank in self._told(found)], per_rank)
         served = self.served(found)
         interval = self.fractions(found, smallest)
         average, peak, spared = found.replicas
@@ -154,7 +154,7 @@ class Sizing:
             "shared_prefix_bytes_per_gpu": found.shared_bytes,
             "tpot_lower_bound_s": _known(found.tpot_bound_s),
             "ttft_lower_bound_s": _known(found.ttft_bound_s),
-            "longest_context_tokens": longest,
+            "longest_context_tokens": int(longest),
             "smallest_pool_bytes": smallest[0],
             "smallest_utilization": share,
             "mem_fraction_static": interval,

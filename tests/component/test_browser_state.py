@@ -53,6 +53,34 @@ def test_other_engines_answer_as_the_package_does(engine):
     assert sum("pp" in state or "dp" in state for (_, _, state), _ in compared) > 4
 
 
+def test_pages_find_the_longest_context_where_shorter_ones_keep_more():
+    catalog, name = published()[2], "zai-org/GLM-5.2-FP8"
+    site = gather(catalog, models=name, gpus="h200*,h100-sxm*", version="test")
+    shared = json.loads(profiles.encode(profiles.site_facts(site)))
+    own = profiles.model_facts(site, site.models[0], further=True) | columns.reserve_rates(
+        site, site.models[0]
+    )
+    for layout, shares, steps in (
+        ({"tp": 8}, (0.84, 0.85, 0.86), (1024, 2048, 4096)),
+        ({"tp": 8, "pp": 2}, (0.44, 0.45, 0.46), (512, 768, 1024)),
+    ):
+        rows = [
+            (name, "h200-sxm-141gb", {**layout, "context": context, "share": share, "batched": tokens})
+            for share in shares
+            for tokens in steps
+            for context in (8192, 262_144, 262_145)
+        ]
+        compared = compare_rows(rows, shared, {name: json.loads(profiles.encode(own))})
+        assert len(compared) == len(rows)
+        longest = [found["max_context_tokens"] for _, found in compared]
+        assert min(longest) < 262_144 < max(longest)
+        assert any(
+            state["context"] == 262_144 < found["max_context_tokens"]
+            and found["verdict"] not in ("fits", "tight")
+            for (_, _, state), found in compared
+        )
+
+
 UNPACK = """
 const { facts, names } = JSON.parse(await new Response(Deno.stdin.readable).text());
 console.log(JSON.stringify(kvCapacity.unpacked(facts, names.models)));

@@ -1084,7 +1084,7 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
 )
 def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
     """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
-    rates = kernel.ReserveRates(*(0.0,) * 37)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
+    rates = kernel.ReserveRates(*(0.0,) * 38)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
     step = kernel.ReserveStep(1, requests, context, False, False, False, False, True, False)
     assert kernel.activation_bytes(rates, step) == tokens
 

@@ -118,6 +118,55 @@ def test_requests_fit_exactly_up_to_their_boundary(model: str, options: dict[str
                 assert (answer.max_concurrent_requests_by_memory >= count) == fits, (count, context)
 
 
+FEWER_KEYS = {"gpu": "h200", "tensor_parallel": 8, "max_batched_tokens": 2048}
+"""Steps so short that the keys that an indexer gathers take more than the experts' buffers."""
+
+
+@pytest.mark.parametrize(("release", "beyond"), [("0.31.0", 40), ("0.32.0", 16), ("0.33.0", 16)])
+def test_an_indexer_gathers_keys_of_fewer_contexts_beyond_a_length(release: str, beyond: int) -> None:
+    # 132 bytes for each token; 5 * 8 contexts up to 262,144 tokens, and since 0.32 2 * 8 above.
+    at, above, long = (
+        kvreport.estimate(
+            "zai-org/GLM-5.2-FP8", engine=f"vllm@{release}", context_tokens=context, **FEWER_KEYS
+        )
+        for context in (262_144, 262_145, 1_048_576)
+    )
+    assert above.budget.activations - at.budget.activations == 132 * (beyond * 262_145 - 40 * 262_144)
+    assert long.budget.activations - above.budget.activations == 132 * beyond * (1_048_576 - 262_145)
+    assert (above.budget.kv_pool_bytes > at.budget.kv_pool_bytes) == (release != "0.31.0")
+
+
+@pytest.mark.parametrize(("stages", "least"), [(1, 0.838), (2, 0.771)])
+def test_the_longest_context_is_found_where_shorter_ones_keep_more(stages: int, least: float) -> None:
+    """A start may be refused at 262,144 tokens that runs with a few more."""
+    asked = {
+        **FEWER_KEYS,
+        "tensor_parallel": 8 // stages,
+        "pipeline_parallel": stages,
+        "engine": "vllm@0.33.0",
+    }
+    longest_ones, refused_below = [], 0
+    for step in range(20):
+        asked["utilization"] = least + step / 1000
+
+        def held(context: int) -> int:
+            answer = kvreport.estimate("zai-org/GLM-5.2-FP8", context_tokens=context, **asked)
+            count = answer.max_concurrent_requests_by_memory
+            assert count is not None
+            return count
+
+        answer = kvreport.estimate("zai-org/GLM-5.2-FP8", context_tokens=8192, **asked)
+        longest = answer.max_context_tokens
+        assert (held(longest), held(longest + 1)) == (1, 0)
+        assert not any(held(context) for context in (262_144, 262_145, 280_000) if context > longest)
+        assert answer.longest_of([1]) == [longest]
+        refused_below += longest > 262_144 and not held(262_144)
+        longest_ones.append(longest)
+    assert longest_ones == sorted(longest_ones)
+    assert longest_ones[0] < 262_144 < longest_ones[-1]
+    assert refused_below
+
+
 def test_a_size_reserves_for_the_length_of_its_command() -> None:
     found = kvreport.size(VIDEOS, gpus=["rtx-4090"], concurrent=4, context=8192)
     best = found.ranking.deployments[0]
@@ -173,6 +222,17 @@ def test_the_longest_that_fits_is_found_where_the_pool_falls(seed: int) -> None:
     many = np.array([reached])
     found = followed(lambda tokens: many[0][np.broadcast_to(tokens, (2, 3))], limit)
     assert found.tolist() == [[expected] * 3] * 2
+    if limit > 1:
+        falls = draw.randrange(1, limit)
+        reached[falls + 1 :] = [min(one + draw.choice([0, 5, 40]), limit) for one in reached[falls + 1 :]]
+        reached[falls + 1 :] = sorted(reached[falls + 1 :], reverse=True)
+        expected = max((n for n in range(1, limit + 1) if reached[n] >= n), default=0)
+        assert followed(lambda tokens: reached[tokens], limit, falls) == expected
+        rows = np.array([reached, [0] * (limit + 1)])
+        found = followed(
+            lambda tokens: np.take_along_axis(rows, np.broadcast_to(tokens, (2, 1)), 1), limit, falls
+        )
+        assert found.tolist() == [[expected], [0]]
 
 
 def test_a_formula_on_an_array_is_the_formula(catalog: Catalog) -> None:
@@ -195,4 +255,5 @@ def test_a_formula_on_an_array_is_the_formula(catalog: Catalog) -> None:
         whole = [kernel.following_bytes(rates, one) for one in steps]
         assert whole == [one + (0 if many.eager else other) for one, other in zip(plain, scored, strict=True)]
         assert (len(set(whole)) > 1) <= kernel.follows_length(rates)
+        # An indexer that gathers keys of fewer contexts beyond a length keeps less there than just before it.
         assert plain == sorted(plain)

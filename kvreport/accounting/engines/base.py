@@ -124,14 +124,14 @@ class EngineRules:
         return NOTHING
 
     def following_peak(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Following | None:
-        """The part of the reserve that grows with the longest request that is stated; None where all is the same.
+        """The part of the reserve that follows the longest request that is stated; None where all is the same.
 
         :meth:`reserve` then takes an array of lengths in a step, too.
 
         ``step``: what decides the reserve beside model and device, but for the length.
 
         Returns:
-            What decides it, and its bytes for a length, or for each of an array.
+            What decides it, its bytes for a length, or for each of an array, and the length beyond which they may be less.
         """
         return None
 

@@ -107,7 +107,7 @@ class Mlx(EngineRules):
         def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array
             return self._score_bytes(model, accelerator, tokens, narrow=narrow)
 
-        return (narrow, units), peak
+        return (narrow, units), peak, 0
 
     def _score_bytes(self, model: Model, accelerator: Accelerator, tokens: Any, *, narrow: bool) -> Any:  # noqa: ANN401
         """Scores of the layer that writes most of them while a chunk is read; 0 where all attention is fused."""

@@ -37,8 +37,9 @@ class Reserve:
 NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)
 
 
-Following = tuple[Hashable, Callable[[Any], Any]]
-"""The part of a reserve that grows with the longest request: what decides it, and its bytes for each length."""
+Following = tuple[Hashable, Callable[[Any], Any], int]
+"""The part of a reserve that follows the longest request: what decides it, its bytes for each length, which grow with the
+length, and the length beyond which they begin again with less; 0 where they do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ class Sglang(EngineRules):
         def peak(tokens: Any) -> Any:  # noqa: ANN401 - a number or an array
             return xp.where(tokens > settings.LONG_CONTEXT_TOKENS, long, short)
 
-        return (short, long), peak
+        return (short, long), peak, 0
 
     def static_memory(
         self,

@@ -438,16 +438,19 @@ def own_expert_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
     return shape.experts_per_token * each + SERVED_BYTES * shape.hidden
 
 
-def index_workspace_bytes(shape: Shape, release: Release) -> float:
-    """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps.
+def index_workspace_bytes(shape: Shape, release: Release) -> tuple[float, float]:
+    """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps; how much less for long ones.
 
+    Long ones are those above :data:`kvreport.accounting.kernel.INDEXED_CONTEXT`.
     ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of several contexts,
     of 128 FP8 values and a 32-bit scale, as many fewer as tokens share a key (``deepseek_v4/attention.py``);
     the buffer is shared with that of the experts.
     """
-    return (
-        release.count("index_contexts") * INDEX_KEY_BYTES / shape.index_stride if shape.gathers_keys else 0.0
-    )
+    if not shape.gathers_keys:
+        return 0.0, 0.0
+    usual, long = release.count("index_contexts"), release.count("index_contexts_long")
+    each = INDEX_KEY_BYTES / shape.index_stride
+    return usual * each, (usual - long) * each
 
 
 def scored_bytes_per_row(

@@ -190,6 +190,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         if graphs and vendor != "AMD"
         else (0.0, 0.0)
     )
+    indexed, less_indexed = index_workspace_bytes(sizes, release)
     split = 1 if expert_parallel else tensor_parallel
     ranks = ranks_in_band(engine, tensor_parallel, told.gathering)
     gathering = told.gathering if sizes.experts_per_token else 1
@@ -223,7 +224,8 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         else 0,
         encoding=passed.image,
         encoding_per_token=passed.per_token,
-        index_per_token=index_workspace_bytes(sizes, release),
+        index_per_token=indexed,
+        index_less_per_token=less_indexed,
         index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
         non_framework=constant(engine, "non_framework_bytes"),
         linked=constant(engine, "non_framework_rank_bytes") * (max(tensor_parallel, gathering) > 1)

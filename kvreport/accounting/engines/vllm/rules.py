@@ -201,7 +201,8 @@ class Vllm(EngineRules):
             bytes_of = xp.on_arrays(kernel.activation_bytes)(rates, asked)
             return bytes_of if step.eager else bytes_of + xp.on_arrays(kernel.scored_bytes)(rates, asked)
 
-        return (rates, reserve.kernel_step(device, step, None)), peak
+        falls_beyond = kernel.falls_beyond(rates, model.context_tokens)
+        return (rates, reserve.kernel_step(device, step, None)), peak, falls_beyond
 
     def _rates(self, model: Model, accelerator: Accelerator, step: EngineStep) -> kernel.ReserveRates:
         """The rates of a model on a device."""
