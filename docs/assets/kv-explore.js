@@ -421,7 +421,7 @@
         make(
           "p",
           { class: "kv-note" },
-          "The number next to each value shows how many configurations with this value fit, and next to a verdict how many have it. ",
+          "The number next to a value is how many configurations with this value fit. Next to a verdict, it is how many have this verdict. ",
           view.several,
         ),
       );

@@ -2,7 +2,7 @@
 # # The KV cache formula: bytes per token, one factor at a time
 #
 # The size of a request's KV cache is the product of a few numbers. Some of them are in the model's `config.json`, a small public
-# file. You choose the others. This chapter multiplies the numbers and computes how many requests of each length fit.
+# file. You choose the cache format, and traffic determines the rest. This chapter multiplies the numbers and computes how many requests of each length fit.
 #
 # A **request** is one question to the model, together with the conversation before it. Engines count requests, not
 # conversations.
@@ -72,7 +72,7 @@ formula(
 )
 
 # %% [markdown]
-# The first line multiplies five factors:
+# The first line multiplies five factors, and the second adds tokens and requests:
 #
 # **2: a key and a value.** For each new token, the model computes a *query* and compares it with the *key* of every earlier
 # token. Then it adds up the *values*, weighted by how well the keys match. A query is used only once. Keys and values are
@@ -95,7 +95,7 @@ drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 # %% [markdown]
 # **Bytes per number.** A 16-bit number (BF16 or FP16) takes {{ 2 bytes = 16 / 8 }}. An 8-bit number (FP8) takes one.
 #
-# **Tokens.** Count all tokens of a request: of its prompt (including the system prompt) and of its answer so far.
+# **Tokens.** Count all tokens of a request: those of the prompt (including the system prompt) and those of the answer so far.
 #
 # **Requests.** Each request in flight has its own cache.
 
@@ -151,7 +151,7 @@ for tokens, mib in ((128, 7), (1024, 56), (4096, 224), (16384, 896)):
 PRESETS = (
     ("Qwen2.5 7B", (2, 2, 2, 2, 6, 0)),
     ("Llama 2 7B, batch 4", (3, 5, 2, 2, 6, 2)),
-    ("Llama 2 7B, batch 8: exceeds 60 GiB", (3, 5, 2, 2, 6, 3)),
+    ("Llama 2 7B, batch 8", (3, 5, 2, 2, 6, 3)),
     ("Llama 3.1 8B", (3, 3, 2, 2, 6, 3)),
     ("Llama 3.1 70B", (7, 3, 2, 2, 6, 2)),
     ("Llama 3.1 70B, FP8 cache", (7, 3, 2, 1, 6, 2)),
@@ -353,7 +353,7 @@ quiz(
         ),
     ),
     item(
-        "The context doubles and the number of requests doubles. The cache grows …",
+        "The context doubles and the number of requests doubles. The cache grows by a factor of …",
         wrong("2 times", "Each change alone doubles the cache."),
         right("4 times", "The two multiply."),
         wrong(

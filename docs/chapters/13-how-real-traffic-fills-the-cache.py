@@ -132,8 +132,8 @@ claim(half.rate("tokens"), 0.863, within=0.002)
 #
 # ## A block is a hit if its reuse distance fits in the cache
 #
-# Sort all cached blocks by their last use, with the most recent first. Sort the blocks of one request from beginning to end. When
-# a block is needed again, its *reuse distance* is the number of blocks before it.
+# List all blocks by their last use, with the most recent first. Blocks of one request follow each other from its beginning to its
+# end. When a block is needed again, its *reuse distance* is the number of blocks before it.
 
 # %% tags=["hide"]
 formula(
@@ -171,7 +171,7 @@ table(
 # %% tags=["hide"]
 points = [point for point in found.curve if point.cache_bytes > 0]
 curves(
-    "Hit rate over one hour of a chat assistant, by size of the KV cache. The gap between the lines shows the possible "
+    "Hit rate over one hour of chat traffic, by size of the KV cache. The gap between the lines shows the possible "
     "gain from a better eviction policy.",
     x=[point.cache_bytes / GiB for point in points],
     lines={
@@ -184,7 +184,7 @@ curves(
 )
 
 # %% [markdown]
-# The best possible policy knows the future: it evicts the block that is needed last, and does not store blocks that are never
+# The best possible policy knows the future: it evicts the block whose next use is furthest away, and does not store blocks that are never
 # needed again (Belady's policy). A better policy than LRU could gain at most the difference between the columns. Any further
 # gain needs more memory.
 #
@@ -253,7 +253,7 @@ def line(speed):
 table(
     f"One {GPU} under one hour of chat traffic, by speed of arrivals",
     [
-        "Arrivals, times as fast",
+        "Arrivals per recorded arrival",
         "Running, mean",
         "Waiting, max",
         "Wait, 95th percentile, s",
@@ -301,7 +301,7 @@ choose(
 # %% tags=["hide"]
 fold(
     "The cost of resuming a session of 128K tokens",
-    f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other "
+    f"Llama 3.1 70B, with weights and cache in FP8, on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other "
     "request decodes at full speed. "
     f"Keeping the context would occupy {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache on the four GPUs "
     "together for the whole pause.",
@@ -391,7 +391,7 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# Step times are the roofline's bound divided by an efficiency, not a measurement. A trace contains only prompts. The tokens
+# Step times are the roofline's bound divided by an efficiency, not a measurement. A trace names the blocks of prompts only. The tokens
 # that an answer adds to the cache are known only if the next prompt of the session repeats them. All other tokens of answers
 # count as unusable. The trace's blocks limit how finely prefixes can be distinguished. With several replicas, either each
 # replica gets whole sessions, or requests are assigned in turn. A router that looks for the longest cached prefix would do

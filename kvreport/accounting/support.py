@@ -531,7 +531,7 @@ def _format(
         if own is not None and rule.native is not None and numbers(own) < numbers(rule.native):
             found = Judgement(
                 None,
-                f"{accelerator.name} does not multiply in {form}: {engine.label} stores the weights in it "
+                f"{accelerator.name} cannot multiply in {form}: {engine.label} keeps the weights in this format "
                 "and widens them to 16 bits (the same memory, the 16-bit rate)",
             )
     return found

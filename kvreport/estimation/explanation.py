@@ -484,7 +484,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             )
         laid_out = estimate.kv_bytes_per_token_reserved_per_gpu
         if laid_out != estimate.kv_bytes_per_token_per_gpu:
-            yield f"{label}: laid out in blocks, one more token adds {laid_out:,} B on average"
+            yield f"{label}: one more token reserves {laid_out:,} B on average, in whole blocks"
         total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
         each_blocks = each // plan.block_bytes
         divided = (

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of
+from kvreport.catalog.first_predictions import FirstSeen, FirstSeenLog, bands_of, errors_of, started
 from kvreport.catalog.local_logs import LocalLogs
 from kvreport.resources import data_dir
 from kvreport.words import counted, engine_name
@@ -40,6 +40,7 @@ class FirstSight:
     p90: float  # Their 90th percentile.
     pools: int = 0  # Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
     held: int = 0  # Pools inside their band.
+    without_error: int = 0  # Pools compared with their band alone: no error was recorded.
     refusals: int = 0  # Starts that the engine refused.
     refusals_right: int = 0  # Refusals that were predicted.
 
@@ -111,6 +112,7 @@ def summary(found: FirstSeen, family: str, kind: str = ALL_FLAGS) -> FirstSight 
         quantile(sizes, 0.9),
         len(banded),
         sum(banded),
+        sum(log.covered is not None and log.error is None for log in started(named)),
         len(refused),
         sum(log.starts_predicted is False for log in refused),
     )
@@ -153,7 +155,7 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
         and (
             f"Expected error in the {_PREDICTED[found.quantity]}, in logs of all GPUs and models: within ±{_percent(found.median)} "
             f"for half of server starts, and within ±{_percent(found.p90)} for nine in ten. "
-            "The error band of one answer is in GiB, which is a larger share of a small pool."
+            "The error band of one answer is a number of GiB, so it is a larger share of a small pool."
         )
     ) or ""
 
@@ -170,9 +172,10 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         f"The median error was {_percent(found.median)}; the 90th percentile was {_percent(found.p90)}."
     )
     if found.pools:
+        few = f", for {found.without_error} of them without an error" if found.without_error else ""
         said += (
-            f" The 80% error band contained the logged KV cache size in {found.held} of the {found.pools} logs "
-            f"({found.held / found.pools:.0%}) for which we recorded a band."
+            f" We recorded an 80% error band for {found.pools} logs{few}. The band contained the logged KV cache size in "
+            f"{found.held} of these logs ({found.held / found.pools:.0%})."
         )
     return said
 

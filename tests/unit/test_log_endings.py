@@ -99,7 +99,7 @@ def test_remedies_are_offered_with_their_value_or_named_as_not_enough() -> None:
     command = f"vllm serve {model} --gpu-memory-utilization 0.8 --max-model-len 32768\n"
     found = diagnose(command + BEGUN.format(model, 32768, 2) + NO_ROOM, gpu="h100-sxm-80gb")
     assert [change.line() for change in found.changes] == [
-        "divide the model over more devices (--tensor-parallel-size): 4"
+        "divide the model among more devices (--tensor-parallel-size): 4"
     ]
     assert any(
         note.startswith("According to the calculation, this is not enough: raise --gpu-memory-")

@@ -232,7 +232,7 @@ def _files(site: SiteData) -> Iterator[Link]:
     for name, size in sorted(
         whole, key=lambda item: (order.index(item[0]) if item[0] in order else 0, item[0])
     ):
-        note = NOTES.get(name, "every row as text" if name.startswith("capacity") else "")
+        note = NOTES.get(name, "rows as text, in parts" if name.startswith("capacity") else "")
         yield Link(name, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
     yield Link("v1/site.json", f"{FOLDER}/v1/site.json", "accelerators, formats and contexts for programs")
     yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "cache profiles of all models in one file")

@@ -240,7 +240,7 @@ def landscape(site: SiteData) -> Chart:
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),
-        caption="The KV cache per token is the value at each model's full context. "
+        caption="The KV cache per token is what one more token adds at each model's full context. "
         "Both axes are logarithmic. Models whose cache does not grow with the context are not shown.",
         table=Table("", Column(""), (), ()),
         points=True,

@@ -314,7 +314,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
         for machine in every
     )
     table = Table(
-        f"For each machine and use, the first of {len(found)} models in Ollama’s library that fits on the GPU and "
+        f"For each machine and use: the first of {len(found)} models in Ollama’s library that fits on the GPU and "
         f"may reach {PACE} tokens/s, at {units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. If none reaches this speed, it is "
         "the first that fits. "
         f"Models of the last {RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones",
@@ -703,9 +703,9 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         cells = (usable, *_named(one, found, inputs.site))
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
-        f"For each use, the first of {len(found)} models in Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in "
+        f"For each use, the table shows the first of {len(found)} models in Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in "
         f"Q4_K_M or better and may reach {PACE} tokens/s. If none reaches this speed, it is the first that fits. Models of the last "
-        f"{RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones. The engine has one slot",
+        f"{RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones. The engine serves one request at a time",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),
