@@ -48,6 +48,10 @@ OWN_BLOCKS: Final = 9
 
 KERNEL_TOKENS: Final = 16
 """The smallest block of the kernels that read keys and values, packed ones too (``turboquant_attn.py``)."""
+OWN_CDNA: Final = 3
+"""The first generation of CDNA that AITER's kernels run on (0.33.0 ``_aiter_ops.py::is_aiter_found_and_supported``)."""
+
+SINKS: Final = ("self_attn.sinks", "self_attn.attention_sink_bias")
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
 
@@ -74,6 +78,7 @@ class Device:
     major: int  # Major compute capability; 0 where there is none.
     hybrid: bool  # False where the engine has no hybrid cache manager (neither GPU nor CPU).
     amd: bool = False  # True for AMD's, whose rows of FP8 are set apart.
+    aiter: bool = False  # True for AMD's data-center GPUs of CDNA 3 and later, which AITER's kernels run on.
     # True for NVIDIA GPUs that compute in FP8 (8.9 and later), for which Marlin's kernels are not needed.
     floats: bool = True
     # True for NVIDIA GPUs below 9.0, which have no other kernels of their own for FP8 in blocks.
@@ -89,11 +94,13 @@ class Device:
         capability = accelerator.compute_capability or ""
         major = int(capability.split(".")[0]) if nvidia and capability else 0
         hybrid = accelerator.vendor.upper() in ("NVIDIA", "AMD", "INTEL")
+        family, _, generation = (accelerator.architecture or "").partition("CDNA")
         return cls(
             nvidia=nvidia,
             major=major,
             hybrid=hybrid,
             amd=accelerator.vendor.upper() == "AMD",
+            aiter=not family and generation.isdecimal() and int(generation) >= OWN_CDNA,
             floats=bool(nvidia and capability) and numbers(capability) >= NATIVE_FLOATS,
             marlin=0 < major < OWN_BLOCKS,
         )
@@ -116,6 +123,8 @@ class Traits:
     pooled: bool
     states: tuple[RecurrentState, ...]
     widest_head: int  # Width of its widest attention head; 0 without attention heads.
+    # True if it has attention sinks, and keys as wide as values (others have kernels of their own, ``models/mimo_v2.py``).
+    sinks: bool
     plain: bool  # True if it has full attention only, its own or shared, or an encoder's.
 
     @classmethod
@@ -125,7 +134,9 @@ class Traits:
         caches = [_kept(model, engine, cache) for cache in model.every_cache]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
         indexers = [cache for cache in caches if isinstance(cache, Indexer)]
-        heads = [c.key_dim for c in caches if isinstance(c, FullAttention | SlidingWindow)]
+        keyed = [cache for cache in caches if isinstance(cache, FullAttention | SlidingWindow)]
+        heads = [cache.key_dim for cache in keyed]
+        alike = all(cache.key_dim == cache.value_dim for cache in keyed)
         packed = any(isinstance(cache, Ring) for cache in caches) or any(
             latent.stride > 1 for latent in latents
         )
@@ -139,6 +150,7 @@ class Traits:
             pooled=any(one.stride > 1 for one in indexers) and not latents,
             states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
             widest_head=max(heads, default=0),
+            sinks=bool(heads) and alike and any(row.name.endswith(SINKS) for row in model.weights),
             plain=all(
                 isinstance(cache, FullAttention | CrossAttention | Shared) for cache in model.every_cache
             ),
@@ -186,7 +198,7 @@ def plan_class(
     own, and windows count in full where there is no hybrid cache manager.
     """
     shape = Traits.of(model, engine)
-    if shape.plain and shape.widest_head < _WIDE_HEAD:
+    if shape.plain and shape.widest_head < _WIDE_HEAD and not shape.sinks:
         return None
     device = Device.of(accelerator)
     stored = stored_format(model, engine, kv_format, accelerator)
@@ -269,6 +281,8 @@ class Kernels:
         if self.traits.latent is not None:
             return max(default, self._latent_block(self.traits.latent))
         if self.fp8 and self.device.major == 9 and self.traits.widest_head == _WIDE_HEAD:
+            return max(default, 64)
+        if self.traits.sinks and self.device.aiter and release_of(self.engine).has("sinks_in_aiter"):
             return max(default, 64)
         return default
 
