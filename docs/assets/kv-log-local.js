@@ -32,6 +32,7 @@
       states: 0,
       cells: [],
       types: null,
+      streams: null,
       context: null,
       slots: null,
       offloaded: null,
@@ -52,8 +53,10 @@
     }
     if (!Object.keys(start.buffers).length && Object.keys(start.placed).length) {
       start.buffers = start.placed;
-      start.cache = Object.values(start.placed).reduce((sum, kinds) => sum + (kinds.KV || 0), 0);
     }
+    const ofKind = (kind) => Object.values(start.buffers).reduce((sum, kinds) => sum + (kinds[kind] || 0), 0);
+    start.cache ||= ofKind("KV");
+    start.states ||= ofKind("RS");
     if (!Object.keys(start.buffers).length && "full" in estimated) expect(table, start, estimated);
     return start;
   }
@@ -113,12 +116,15 @@
     if (found) {
       const kinds = start.buffers[found.groups.device] ??= {};
       kinds[found.groups.kind] = (kinds[found.groups.kind] || 0) + mib(found.groups.mib);
+    } else if ((found = find.states.exec(line) || find.compressors.exec(line.trimEnd()))) {
+      start.states += mib(found.groups.mib);
+    } else if ((found = find.cache_size.exec(line))) {
+      start.cells.push(Number(found.groups.cells));
     } else if ((found = find.cells.exec(line))) {
       start.cache += mib(found.groups.mib);
-      start.cells.push(Number(found.groups.cells));
+      if (found.groups.cells) start.cells.push(Number(found.groups.cells));
       if (found.groups.key && found.groups.value) start.types = [found.groups.key, found.groups.value];
-    } else if ((found = find.states.exec(line))) {
-      start.states += mib(found.groups.mib);
+      if (found.groups.streams) start.streams = Number(found.groups.streams);
     } else if ((found = find.offloaded.exec(line))) {
       start.offloaded = [Number(found[1]), Number(found[2])];
     } else if ((found = find.layers.exec(line))) {
@@ -154,19 +160,66 @@
       .reduce((sum, [, kinds]) => sum + total(kinds), 0);
   }
 
-  function headline(table, start, end = null) {
-    const [placed, whole] = start.offloaded || [0, 0];
-    const layers = placed < whole ? `, with ${placed} of ${whole} layers on the GPU` : "";
-    const divided = `${size(taken(table, start, false))} on devices, ${
-      size(taken(table, start, true))
-    } in host memory`;
+  const number = (value) => value.toLocaleString("en-US");
+
+  /* The kinds of buffers that no line states, of a start whose lines divide its bytes into kinds. */
+  function missing(table, start) {
+    const stated = new Set(Object.values(start.buffers).flatMap((kinds) => Object.keys(kinds)));
+    if (start.unplaced || table.expected.some((name) => name in start.buffers)) return [];
+    return table.kinds.filter((kind) => !stated.has(kind) && !(kind === "KV" && stated.has("RS")));
+  }
+
+  /* What the buffers take; empty where no line states one. */
+  function takenWords(table, start) {
+    const hosts = expressions(table).hosts, names = Object.keys(start.buffers);
+    const complete = names.length && !missing(table, start).length;
+    const divided = [["on devices", false], ["in host memory", true]]
+      .filter(([, host]) => complete || names.some((name) => hosts.test(name) === host))
+      .map(([where, host]) => `${size(taken(table, start, host))} ${where}`).join(", ");
     const part = `an unknown part of the ${size(start.unplaced)} that all layers need on devices`;
-    const all = `${start.unplaced ? part : divided}${layers}`;
-    if (end) return `${end.sentence} Until then, it took ${all}.`;
-    if (start.ranOut) return `The server does not start: memory ran out. Until then, it took ${all}.`;
-    if (start.context === null) return `The start takes ${all}.`;
-    const slots = start.slots > 1 ? `, shared by ${start.slots} requests` : "";
-    return `It starts with ${start.context.toLocaleString("en-US")} tokens${slots}: ${all}.`;
+    const told = start.unplaced ? part : divided;
+    const [placed, whole] = start.offloaded || [0, 0];
+    return told && placed < whole ? `${told}, with ${placed} of ${whole} layers on the GPU` : told;
+  }
+
+  /* What the log states of the cache and of the states, where no line has their buffers. */
+  function parts(table, start) {
+    const told = [];
+    if (start.cache && missing(table, start).includes("KV")) {
+      const [cells] = start.cells, streams = start.streams || 1;
+      const each = Math.floor(start.cache / (cells * streams) + 0.5);
+      const whose = streams > 1 ? ` of each of ${streams} requests` : "";
+      const divided = start.cells.length === 1 && cells
+        ? `: ${number(cells)} cells of ${number(each)} bytes, one for each token${whose}`
+        : "";
+      told.push(`The cache takes ${size(start.cache)}${divided}.`);
+    }
+    if (start.states && !Object.values(start.buffers).some((kinds) => "RS" in kinds)) {
+      told.push(`The recurrent states take ${size(start.states)}.`);
+    }
+    return told;
+  }
+
+  function headline(table, start, end = null) {
+    const all = takenWords(table, start), apart = parts(table, start);
+    if (end || start.ranOut) {
+      const ended = end ? end.sentence : "The server does not start: memory ran out.";
+      return [ended, ...(all ? [`Until then, it took ${all}.`] : []), ...apart].join(" ");
+    }
+    const told = all ? [`The start takes ${all}.`] : [];
+    if (start.context !== null) {
+      const slots = start.slots > 1 ? `, shared by ${start.slots} requests` : "";
+      told[0] = `It starts with ${number(start.context)} tokens${slots}${all ? `: ${all}` : ""}.`;
+    }
+    const without = missing(table, start).map((kind) => WORDS[kind]);
+    if (without.length) {
+      apart.push(
+        Object.keys(start.buffers).length
+          ? `No line of the log states the buffer of: ${without.join(", ")}. The sum excludes these parts.`
+          : "No line of the log states a buffer, so the memory that the start takes is not known.",
+      );
+    }
+    return [...told, ...apart].join(" ");
   }
 
   /* Remedies with what they save; those of an end that no line has numbers for come last. */

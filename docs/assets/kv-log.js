@@ -460,7 +460,7 @@
           make(
             "p",
             {},
-            "No line was understood. This page reads start-up logs of vLLM, SGLang and TensorRT-LLM.",
+            "No line was understood. This page reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama, and errors of MLX.",
           ),
         );
       }

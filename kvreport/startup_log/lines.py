@@ -21,7 +21,8 @@ def lines(found: Diagnosis) -> list[str]:
             told.append(f"  line {line.number}: {line.says}")
     if not said:
         told.append(
-            "  No line was recognized. kvreport reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
+            "  No line was recognized. kvreport reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama,"
+            " and errors of MLX."
         )
     if found.address:
         told += ["", f"About this sentence: the page {found.address} of the site."]

@@ -113,7 +113,15 @@ class LlamaStart:
     @property
     def is_empty(self) -> bool:
         """True if no line was llama.cpp's."""
-        return not (self.buffers or self.cells or self.estimated)
+        return not (self.buffers or self.cells or self.kv_bytes or self.state_bytes or self.estimated)
+
+    @property
+    def missing(self) -> list[str]:
+        """The kinds of buffers that no line states, of a start whose lines divide its bytes into kinds."""
+        stated = {kind for kinds in self.buffers.values() for kind in kinds}
+        if self.unplaced or self.is_expected:
+            return []
+        return [kind for kind in KINDS if kind not in stated and not (kind == "KV" and "RS" in stated)]
 
 
 def on_host(name: str) -> bool:
@@ -121,13 +129,24 @@ def on_host(name: str) -> bool:
     return bool(_HOSTS.match(name))
 
 
+KINDS: Final = ("model", "KV", "compute")
+"""The buffers that every start has; one with recurrent states alone has no cache."""
 MARKS: Final = (
     "llama_kv_cache:",
+    "llama_kv_cache_unified:",
+    "llama_memory_recurrent:",
+    "model buffer size =",
+    "KV buffer size =",
+    "RS buffer size =",
+    "compute buffer size =",
+    "KV self size",
     "load_tensors:",
     "sched_reserve:",
     "llama_context:",
     _NEED,
     'msg="model weights" device=',
+    'msg="kv cache" device=',
+    'msg="compute graph" device=',
 )
 """Words of lines that only llama.cpp and Ollama print."""
 
@@ -148,6 +167,7 @@ def browser_table() -> dict[str, Any]:
         "again": _AGAIN,
         "need": _NEED,
         "telling": list(_TELLING),
+        "kinds": list(KINDS),
     }
 
 
@@ -171,7 +191,8 @@ def read_start(lines: Iterable[str]) -> LlamaStart:
             start.build = named[1]
     if not start.buffers and start.placed:
         start.buffers = start.placed
-        start.kv_bytes = sum(kinds.get("KV", 0) for kinds in start.placed.values())
+    start.kv_bytes = start.kv_bytes or sum(kinds.get("KV", 0) for kinds in start.buffers.values())
+    start.state_bytes = start.state_bytes or sum(kinds.get("RS", 0) for kinds in start.buffers.values())
     if not start.buffers and "full" in start.estimated:
         _expect(start)
     return start
@@ -228,15 +249,6 @@ def _read_line(start: LlamaStart, line: str) -> None:
     if found := find["buffer"].search(line):
         kinds = start.buffers.setdefault(found["device"], {})
         kinds[found["kind"]] = kinds.get(found["kind"], 0) + _mib(found["mib"])
-    elif found := find["cells"].search(line):
-        start.kv_bytes += _mib(found["mib"])
-        start.cells.append(int(found["cells"]))
-        if found["key"] and found["value"]:
-            start.cache_types = (found["key"], found["value"])
-        if found["streams"]:
-            start.streams = int(found["streams"])
-    elif found := find["states"].search(line) or find["compressors"].search(line.rstrip()):
-        start.state_bytes += _mib(found["mib"])
     elif found := find["offloaded"].search(line):
         start.offloaded = (int(found[1]), int(found[2]))
     elif found := find["layers"].search(line):
@@ -245,6 +257,7 @@ def _read_line(start: LlamaStart, line: str) -> None:
         start.architecture = found[1] or found[2]
     elif found := find["free"].search(line):
         start.free[found[1]] = int(found[2]) * MIB
+    _read_cache(start, line)
     _read_placed(start, line)
     for part in find["expected"].finditer(line):
         start.estimated[part["part"]] = int(float(part["size"]) * _UNITS[part["unit"]])
@@ -253,6 +266,23 @@ def _read_line(start: LlamaStart, line: str) -> None:
             setattr(start, name, int(found[1]))
     _read_failure(start, line)
     start.ollama = start.ollama or bool(find["from_ollama"].search(line))
+
+
+def _read_cache(start: LlamaStart, line: str) -> None:
+    """Read what the cache and the states take, without the devices that have them."""
+    find = _find()
+    if found := find["states"].search(line) or find["compressors"].search(line.rstrip()):
+        start.state_bytes += _mib(found["mib"])
+    elif found := find["cache_size"].search(line):
+        start.cells.append(int(found["cells"]))
+    elif found := find["cells"].search(line):
+        start.kv_bytes += _mib(found["mib"])
+        if found["cells"]:
+            start.cells.append(int(found["cells"]))
+        if found["key"] and found["value"]:
+            start.cache_types = (found["key"], found["value"])
+        if found["streams"]:
+            start.streams = int(found["streams"])
 
 
 def _read_failure(start: LlamaStart, line: str) -> None:

@@ -52,22 +52,51 @@ class LocalDiagnosis:
     @property
     def headline(self) -> str:
         """The conclusion in one sentence."""
+        start, taken = self.start, self._taken()
+        if self.ended is not None or start.ran_out:
+            end = self.ended.sentence if self.ended else "The server does not start: memory ran out."
+            return " ".join((end, *([f"Until then, it took {taken}."] if taken else []), *self._parts()))
+        told = [f"The start takes {taken}."] if taken else []
+        if start.context is not None:
+            slots = f", shared by {start.slots} requests" if start.slots and start.slots > 1 else ""
+            told = [f"It starts with {start.context:,} tokens{slots}{f': {taken}' if taken else ''}."]
+        return " ".join((*told, *self._parts(), *self._missing()))
+
+    def _taken(self) -> str:
+        """What the buffers take; empty where no line states one."""
         start = self.start
-        taken = (
-            f"{start.device_bytes / GIB:.2f} GiB on devices, {start.host_bytes / GIB:.2f} GiB in host memory"
+        sides = (("on devices", False), ("in host memory", True))
+        placed = {on_host(name) for name in start.buffers}
+        taken = ", ".join(
+            f"{(start.host_bytes if host else start.device_bytes) / GIB:.2f} GiB {where}"
+            for where, host in sides
+            if host in placed or (placed and not start.missing)
         )
         if start.unplaced:
             taken = f"an unknown part of the {start.unplaced / GIB:.2f} GiB that all layers need on devices"
-        if start.offloaded and start.offloaded[0] < start.offloaded[1]:
+        if taken and start.offloaded and start.offloaded[0] < start.offloaded[1]:
             taken += f", with {start.offloaded[0]} of {start.offloaded[1]} layers on the GPU"
-        if self.ended is not None:
-            return f"{self.ended.sentence} Until then, it took {taken}."
-        if start.ran_out:
-            return f"The server does not start: memory ran out. Until then, it took {taken}."
-        if start.context is None:
-            return f"The start takes {taken}."
-        slots = f", shared by {start.slots} requests" if start.slots and start.slots > 1 else ""
-        return f"It starts with {start.context:,} tokens{slots}: {taken}."
+        return taken
+
+    def _parts(self) -> Iterator[str]:
+        """What the log states of the cache and of the states, where no line has their buffers."""
+        start = self.start
+        if start.kv_bytes and "KV" in start.missing:
+            told = f"The cache takes {start.kv_bytes / GIB:.2f} GiB"
+            if len(start.cells) == 1 and start.cells[0]:
+                each = int(start.kv_bytes / (start.cells[0] * (start.streams or 1)) + 0.5)
+                told += f": {start.cells[0]:,} cells of {each:,} bytes, one for each token"
+                told += f" of each of {start.streams} requests" if (start.streams or 1) > 1 else ""
+            yield f"{told}."
+        if start.state_bytes and not any("RS" in kinds for kinds in start.buffers.values()):
+            yield f"The recurrent states take {start.state_bytes / GIB:.2f} GiB."
+
+    def _missing(self) -> Iterator[str]:
+        missing = [WORDS[kind] for kind in self.start.missing]
+        if not self.start.buffers and missing:
+            yield "No line of the log states a buffer, so the memory that the start takes is not known."
+        elif missing:
+            yield f"No line of the log states the buffer of: {', '.join(missing)}. The sum excludes these parts."
 
     def lines(self) -> Iterator[str]:
         """Print it."""
@@ -114,8 +143,8 @@ class LocalDiagnosis:
             "headline": self.headline,
             "ran_out": start.ran_out,
             "buffers": {device: dict(kinds) for device, kinds in start.buffers.items()},
-            "device_bytes": start.device_bytes,
-            "host_bytes": start.host_bytes,
+            "device_bytes": start.device_bytes if start.buffers else None,
+            "host_bytes": start.host_bytes if start.buffers else None,
             "cache_bytes": start.kv_bytes,
             "state_bytes": start.state_bytes,
             "compute_bytes": start.compute_bytes,
@@ -159,7 +188,7 @@ def diagnose_local(
         InputError: If no line is llama.cpp's, or the model is unknown.
     """
     start = read_start(text.splitlines())
-    if start.is_empty and not start.ran_out:
+    if start.is_empty and not start.failures:
         raise InputError(
             "log: found no start-up line of llama.cpp or Ollama; allowed: the lines of one start"
         )

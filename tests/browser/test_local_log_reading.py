@@ -56,6 +56,17 @@ OLLAMA_UNKNOWN = OLLAMA_CUT.replace('memory.required.partial="22.5 GiB"', "")
 
 KILLED = OLLAMA_PLACED + "Error: llama runner process has terminated: signal: killed\n"
 
+UNIFIED = (
+    "llama_kv_cache_unified: size = 4096.00 MiB ( 32768 cells,  32 layers,  1/1 seqs), K (f16): 2048.00 MiB\n"
+)
+SPLIT = "llama_kv_cache: size = 768.00 MiB ( 8192 cells,  48 layers,  4/4 seqs), K (f16): 384.00 MiB\n"
+SELF = """\
+llama_kv_cache_init: kv_size = 512, offload = 1, type_k = 'f16', type_v = 'f16', n_layer = 12
+llama_init_from_model: KV self size  =    9.00 MiB, K (f16):    4.50 MiB, V (f16):    4.50 MiB
+"""
+RECURRENT = "llama_kv_cache_recurrent: KV self size  =  201.00 MiB, K (f32): 9.00 MiB, V (f32): 192.00 MiB\n"
+BUFFER = "llama_kv_cache_unified:      CUDA0 KV buffer size = 4096.00 MiB\n"
+
 READ = """([table, text]) => {
   const start = kvLogLocal.read(table, text);
   const failed = kvLogLines.readLog(kvTable, start.failures.join("\\n"));
@@ -100,6 +111,12 @@ def page(browser: Any, repository: Path) -> Iterator[Any]:
         OLLAMA_UNKNOWN,
         OLLAMA_PLACED,
         KILLED,
+        UNIFIED,
+        SPLIT,
+        SELF,
+        RECURRENT,
+        BUFFER,
+        UNIFIED + "cudaMalloc failed: out of memory\n",
         "nothing\n",
     ],
     ids=[
@@ -116,6 +133,12 @@ def page(browser: Any, repository: Path) -> Iterator[Any]:
         "unknown",
         "placed",
         "killed",
+        "unified",
+        "split",
+        "self size",
+        "recurrent",
+        "buffer",
+        "cache, then out",
         "none",
     ],
 )

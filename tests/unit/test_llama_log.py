@@ -133,3 +133,62 @@ def test_ollamas_own_engine_tells_where_its_bytes_lie() -> None:
 def test_buffers_of_llama_cpp_count_before_what_ollama_says() -> None:
     both = OLLAMA_PLACED + "load_tensors:        CUDA0 model buffer size =  4455.34 MiB\n"
     assert read_start(both.splitlines()).buffers == {"CUDA0": {"model": round(4455.34 * (1 << 20))}}
+
+
+UNIFIED = """\
+llama_kv_cache_unified: size = 4096.00 MiB ( 32768 cells,  32 layers,  1/1 seqs), K (f16): 2048.00 MiB, V (f16): 2048.00 MiB
+"""
+"""As llama.cpp printed it until August 2025 (pull request 15467)."""
+SELF_SIZE = """\
+llama_kv_cache_init: kv_size = 32768, offload = 1, type_k = 'f16', type_v = 'f16', n_layer = 32, can_shift = 1
+llama_init_from_model: KV self size  = 4096.00 MiB, K (f16): 2048.00 MiB, V (f16): 2048.00 MiB
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        UNIFIED,
+        UNIFIED.replace("1/1 seqs", "1 seqs"),
+        UNIFIED.replace("_unified", ""),
+        SELF_SIZE,
+    ],
+)
+def test_the_cache_alone_is_no_sum_of_a_start(line: str) -> None:
+    """The size of the cache is stated under the names of every release, and what no line states is not 0 GiB."""
+    assert looks_like_llama_cpp(line)
+    found = diagnose_local(line)
+    assert found.start.cache_types == ("f16", "f16")
+    assert "The cache takes 4.00 GiB: 32,768 cells of 131,072 bytes, one for each token." in found.headline
+    assert found.headline.endswith(
+        "No line of the log states a buffer, so the memory that the start takes is not known."
+    )
+    assert "0.00 GiB" not in found.headline
+    assert found.to_dict()["device_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("llama_kv_cache_unified:      CUDA0 KV buffer size = 4096.00 MiB", "weights, working memory"),
+        ("load_tensors:        CUDA0 model buffer size = 4096.00 MiB", "cache, working memory"),
+        ("llama_context:      CUDA0 compute buffer size = 4096.00 MiB", "weights, cache"),
+        ('msg="kv cache" device=CUDA0 size="4.0 GiB"', "weights, working memory"),
+    ],
+)
+def test_a_sum_names_what_no_line_states(line: str, missing: str) -> None:
+    assert looks_like_llama_cpp(line)
+    assert diagnose_local(line).headline == (
+        f"The start takes 4.00 GiB on devices. No line of the log states the buffer of: {missing}."
+        " The sum excludes these parts."
+    )
+
+
+def test_states_of_a_recurrent_model_of_mid_2025() -> None:
+    start = read_start(
+        [
+            "llama_kv_cache_recurrent: kv_size = 4, n_seq_max = 4, type_k = 'f32', type_v = 'f32', n_layer = 32",
+            "llama_kv_cache_recurrent: KV self size  =  201.00 MiB, K (f32):    9.00 MiB, V (f32):  192.00 MiB",
+        ]
+    )
+    assert (start.state_bytes, start.kv_bytes, start.cells) == (201 * MIB, 0, [])
