@@ -139,7 +139,7 @@
   const LAYOUTS = /\b(layouts?|parallelism)\b/i;
   const LAYOUTS_APART =
     /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against|than) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
-  const LAYOUTS_WORD = /^(layouts?|parallelism|best|better|than|expert|tensor|data)$/;
+  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|best|better|than|expert|tensor|data)$/;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
@@ -163,6 +163,12 @@
     /(^|\s)(apiVersion|services|containers|spec):(\s|$)|\[Service\]|\bExecStart=|(^|\s)image:\s*\S+\/\S+/;
   const FILE_NAMED =
     /\b(docker[ -]?compose|compose (files?|ya?ml)|kubernetes|k8s|helm|kserve|systemd|deployment (files?|ya?ml))\b/i;
+  /* A start-up log: how its lines begin, what some of them say, and its name. */
+  const LOG_PREFIX =
+    /\b(INFO|WARNING|ERROR|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d\b|^(INFO|WARNING|ERROR): +\S|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*( \w+)*\]|\((EngineCore|Worker|APIServer)\w* pid=\d+\)|^(llama_\w+|load_tensors|print_info|llm_load_\w+): /m;
+  const LOG_LINE =
+    /\bStarting to load model \S+\/|\bModel loading took \d|\bLoading weights took \d|\bLoad weight end\b|\bAvailable KV cache memory: -?\d|\bGPU KV cache size: \d|\bMaximum concurrency for \d\S* tokens per request: |\bGraph capturing finished in \d|\bmax_total_num_tokens=\d|\bKV Cache is allocated\b|# (GPU|CUDA) blocks: \d/;
+  const LOG_NAMED = /^\s*(a |my |the )?(start-?up|server|engine)[ -]?logs?\s*$/i;
   const SMALLEST = /\b(smallest|least|minimum|min|weakest) (gpu|card|vram|accelerator)\b/i;
   const IN_SERVER = 8; // GPUs of a usual server
 
@@ -240,6 +246,7 @@
   const HOW_MANY =
     /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts)\b)/i;
 
+  const SECONDS = /^(m?s|secs?|seconds?)$/;
   const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
@@ -266,7 +273,7 @@
       .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
       .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "")
-      .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:](?=\s|$)/g, " ")
+      .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:…]+(?=\s|$)/g, " ")
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/\b(\d{4,6})\s*mi?b\b/g, (_, number) => `${Math.round(number / 1024)}gb`) // as drivers print it
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
@@ -294,6 +301,7 @@
      counts: whether the number of devices is the question;
      unread: of a start command the flags that no page follows. */
   function understand(asked, site, names) {
+    if (isLog(asked)) return logged();
     const started = fromCommand(asked, site, names);
     if (started) return started;
     const [workload, unsized] = workloadIn(asked, site);
@@ -386,7 +394,9 @@
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [], counts = [];
     const first = state.tp || devices || 1;
-    const after = !apart && state.gpu ? furtherGpus(names, named, understood, gpus, counts) : named;
+    const after = !apart && state.gpu
+      ? furtherGpus(names, named, timed > 1 ? "" : state.gpu, understood, gpus, counts)
+      : named;
     // "4 b200 vs 8 h200": as many as each has.
     const each = timed === gpus.length + 1
       ? numbers
@@ -467,6 +477,7 @@
       const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = Math.max(tp, pp, dp, dcp);
       for (const name of ["pp", "dp", "ep", "dcp"]) delete state[name];
       state.tp = devices > 1 ? devices : undefined;
+      if (missed.includes(`${devices}x`)) missed.splice(missed.indexOf(`${devices}x`), 1);
     }
     if (about.file) {
       missed.length = 0;
@@ -503,6 +514,20 @@
       topics: topicsIn(missed, understood),
     };
   }
+
+  const isLog = (text) => [LOG_PREFIX, LOG_LINE, LOG_NAMED].some((pattern) => pattern.test(text));
+
+  /* What a log is taken for: its words are of no question. */
+  const logged = () => ({
+    state: {},
+    understood: ["a start-up log"],
+    missed: [],
+    home: [],
+    gpus: [],
+    asks: [],
+    engines: [],
+    log: true,
+  });
 
   /* Lengths of prompt and output in tokens and the first token's latency in ms, and the text without them. */
   function workloadIn(text, site) {
@@ -763,11 +788,13 @@
   /* "vllm 0.25", "sglang": an engine of the site; "vllm 0.25 vs 0.33" are two. A release without numbers here has the
      nearest releases next to it. */
   function engineIn(site, words, state, understood, engines, unpublished, releases) {
-    const rest = [], isRelease = (word = "") => /^\d+\.\d+(\.\d+)?$/.test(word);
+    const rest = [];
+    const isRelease = (word = "", next = "") => /^\d+\.\d+(\.\d+)?$/.test(word) && !SECONDS.test(next);
     let family = "";
     for (let n = 0; n < words.length; n += 1) {
-      const again = family && isRelease(words[n]) && (isRelease(words[n - 1]) || BETWEEN.test(words[n - 1]));
-      const [own, stated = again || !isRelease(words[n + 1]) ? undefined : words[n + 1]] = again
+      const again = family && isRelease(words[n], words[n + 1]) &&
+        (isRelease(words[n - 1]) || BETWEEN.test(words[n - 1]));
+      const [own, stated = again || !isRelease(words[n + 1], words[n + 2]) ? undefined : words[n + 1]] = again
         ? [family, words[n]]
         : words[n].split("@");
       const name = kvState.engineOf(site, stated ? `${own}@${stated}` : own);
@@ -859,16 +886,17 @@
   }
 
   /* Accelerators after the first one: "h100 vs mi300x". */
-  function furtherGpus(names, words, understood, gpus, counts) {
+  function furtherGpus(names, words, first, understood, gpus, counts) {
     let rest = words;
     for (;;) {
       const state = {}, said = [], home = [];
       const after = gpuIn(names, rest, state, said, null, home);
       if (!state.gpu || home.length) return rest;
+      rest = after;
+      if ([first, ...gpus].includes(state.gpu) && !state.tp) continue; // named again
       gpus.push(state.gpu);
       if (state.tp) counts.push(state.tp);
       understood.push(`and ${said.join("")}`);
-      rest = after;
     }
   }
 
@@ -1018,7 +1046,8 @@
     missed.push(...wrong);
     // "mistral large 3": a number right after the words of a name is another release of it.
     const at = asked.findIndex((word, n) =>
-      n > 0 && wrong.includes(word) && RELEASE.test(word) && best?.hits.includes(asked[n - 1])
+      n > 0 && wrong.includes(word) && RELEASE.test(word) && !SECONDS.test(asked[n + 1]) &&
+      best?.hits.includes(asked[n - 1])
     );
     const unlisted = at < 0
       ? null
@@ -1139,6 +1168,17 @@
   function wayTo(text, found, site, names) {
     const { state, home, machine, missed, asks, gpus, engines, unlisted, understood, topics = [] } = found;
     const { unpublished = [], workload, claim, atMost, also = [] } = found;
+    if (found.log) {
+      return {
+        said: "The page for logs reads it in your browser and explains its numbers.",
+        links: [
+          LOG_NAMED.test(text)
+            ? ["read a start-up log", "log/"]
+            : ["read this message as a log", `log/#${new URLSearchParams({ log: text })}`],
+        ],
+        question: "start-up log",
+      };
+    }
     if (found.file) {
       const whole = FILE.test(text) && text.includes("\n");
       return {

@@ -206,6 +206,32 @@ def test_a_pasted_message_goes_along_to_the_log_reader(page, address):
     assert page.url == f"{address}log/"
 
 
+def test_a_pasted_log_is_read_as_a_log_and_stays_out_of_the_address(page, address):
+    """Its lines were read as a comparison with "vLLM 12.104"."""
+    lines = (
+        "INFO 11-20 12:00:01 [gpu_model_runner.py:2653] Model loading took 30.5899 GiB and 12.104 seconds",
+        "INFO 11-20 12:00:05 [kv_cache_utils.py:1087] GPU KV cache size: 312,992 tokens",
+    )
+    page.goto(address)
+    shown(page, " ".join(lines))
+    assert page.url == f"{address}?ask=start-up+log"
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    page.evaluate(
+        """(text) => {
+          const clipboardData = new DataTransfer(), field = document.querySelector("#kv-asked");
+          clipboardData.setData("text", text);
+          field.dispatchEvent(new ClipboardEvent("paste", { clipboardData }));
+        }""",
+        "\n".join(lines),
+    )
+    shown(page, " ".join(lines))
+    page.click("a:has-text('read this message as a log')")
+    page.locator("[data-kv-logged]", has_text="KV cache").first.wait_for()
+    assert page.input_value("textarea") == "\n".join(lines)
+    assert page.url == f"{address}log/"
+
+
 def test_a_stated_figure_fills_the_claim_checker_in(page, address):
     """The 2.5 of "2.5 MB per token" was read as the release of a model."""
     page.goto(address)

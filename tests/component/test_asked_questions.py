@@ -240,6 +240,7 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
                 "sizer",
                 "learn",
                 "log",
+                "traffic",
                 "data",
                 "evidence",
                 "questions",
