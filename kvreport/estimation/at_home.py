@@ -56,6 +56,10 @@ class AtHome:
     # Bytes of the routed experts of each layer for each mix; empty for a dense model.
     experts: dict[str, tuple[int, ...]]
 
+    def file_bytes(self, mix: str) -> int:
+        """Bytes of the tensors in the file: a tied embedding is there once, and twice where it is loaded."""
+        return self.weights[mix] + self.host[mix] - self.repeated[mix]
+
     def on_host(self, mix: str) -> tuple[int, ...]:
         """Bytes on the host at each context that no device holds."""
         weights = self.host[mix] - self.repeated[mix]

@@ -47,6 +47,26 @@ def test_tables_agree_with_layouts(catalog: Catalog, name: str) -> None:
                 assert fits == (context <= longest), (mix, usable, context)
 
 
+@pytest.mark.parametrize(
+    ("name", "tied"),
+    [
+        ("google/gemma-3-27b-it", True),
+        ("google/gemma-3-12b-it", True),
+        ("Qwen/Qwen3-4B", True),
+        ("Qwen/Qwen3-30B-A3B", False),
+    ],
+)
+def test_a_file_has_a_tied_embedding_once(catalog: Catalog, name: str, *, tied: bool) -> None:
+    """What is loaded is larger than the file by the copy of the embedding, and the file is all of its tensors."""
+    laid = at_home(catalog.model(name))
+    assert laid is not None
+    for mix in MIXES:
+        opened, _ = open_local(catalog.model(name), mix, None)
+        assert opened.network.tied == tied
+        assert laid.file_bytes(mix) == sum(tensor.nbytes for tensor in opened.tensors)
+        assert (laid.weights[mix] + laid.host[mix] > laid.file_bytes(mix)) == tied
+
+
 def test_experts_in_main_memory(catalog: Catalog) -> None:
     """The fewest layers of the table fit when laid out with as many experts on the CPU."""
     model = catalog.model("Qwen/Qwen3-30B-A3B")
@@ -194,7 +214,7 @@ def test_what_a_model_is_for_takes_no_room_of_a_sentence() -> None:
     catalog = open_catalog()
     candidate = Candidate(
         catalog.model("Qwen/Qwen3-32B"),
-        SimpleNamespace(weights={"q8_0": 1}, host={"q8_0": 0}, experts={}),
+        SimpleNamespace(weights={"q8_0": 1}, file_bytes=lambda _: 1, experts={}),
         "q",
     )  # type: ignore[arg-type]
     table = local._picks(
@@ -231,7 +251,7 @@ def test_experts_that_every_published_file_keeps_are_counted_as_released(catalog
     """
     laid = at_home(catalog.model("openai/gpt-oss-120b"))
     assert laid is not None
-    assert (laid.weights["q8_0"] + laid.host["q8_0"]) / GIB == pytest.approx(59.02, abs=0.01)
+    assert laid.file_bytes("q8_0") / GIB == pytest.approx(59.02, abs=0.01)
     # An estimate said 81.4 GiB of the usual mix, and the page 58.
     asked = {"gpu": "m3-ultra-256", "engine": "llama-cpp", "context_tokens": 8192, "catalog": catalog}
     for mix in ("q8_0", "q4_k_m"):

@@ -244,7 +244,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
     for use, models in named:
         for place, pick in enumerate(models):
             one = pick.candidate
-            size = one.at_home.weights[pick.mix] + one.at_home.host[pick.mix]
+            size = one.at_home.file_bytes(pick.mix)
             cells = (
                 Cell(use),
                 Cell(one.model.release or "unknown"),
@@ -647,7 +647,8 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "table": table,
         "rows": rows,
         "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
-        "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
+        "files": [(mix.upper(), units.gib(laid.file_bytes(mix))) for mix in MIXES],
+        "tied": any(laid.repeated.values()),
         "command": f"llama-server -m {slug}-{mix.upper()}.gguf -c {context} -np 1" if context else "",
         "sizer": link(uri, f"sizer/?models={model.slug}"),
         "estimate": f"kvreport estimate {model.id} --gpu {machine} --engine llama-cpp "
