@@ -139,7 +139,8 @@
   const LAYOUTS = /\b(layouts?|parallelism)\b/i;
   const LAYOUTS_APART =
     /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against|than) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
-  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|best|better|than|expert|tensor|data)$/;
+  const LAYOUTS_BEST = /\b(layouts?|parallelism)\b|\b(is|are|works?) best\b/i;
+  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|better|than|expert|tensor|data)$/;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
@@ -460,6 +461,7 @@
       about.shared && SHARED_WORD,
       about.accuracy && ACCURACY_WORD,
       about.layouts && LAYOUTS_WORD,
+      about.layouts && LAYOUTS_BEST.test(asked) && /^best$/,
     ].filter(Boolean);
     for (const list of [missed, asks]) {
       list.splice(
