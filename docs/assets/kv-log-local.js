@@ -112,10 +112,11 @@
   }
 
   function readLine(start, line, find, mib, table) {
-    let found = find.buffer.exec(line);
+    let found = find.buffer.exec(line) || find.weights.exec(line);
     if (found) {
       const kinds = start.buffers[found.groups.device] ??= {};
-      kinds[found.groups.kind] = (kinds[found.groups.kind] || 0) + mib(found.groups.mib);
+      const kind = found.groups.kind || "model";
+      kinds[kind] = (kinds[kind] || 0) + mib(found.groups.mib);
     } else if ((found = find.states.exec(line) || find.compressors.exec(line.trimEnd()))) {
       start.states += mib(found.groups.mib);
     } else if ((found = find.cache_size.exec(line))) {

@@ -23,7 +23,7 @@ _NUMBERS: Final = ("context", "slots", "ubatch", "batch")
 _AGAIN: Final = "retrying without pipeline parallelism"
 _PLACED_KINDS: Final = {"model weights": "model", "kv cache": "KV", "compute graph": "compute"}
 _NEED: Final = "memory.required.full="
-_TELLING: Final = ("buffer", "placed", "out", "ends")
+_TELLING: Final = ("buffer", "weights", "placed", "out", "ends")
 """Lines that say where bytes are, or why a start ends."""
 _PLACED_ENDS: Final = 'msg="total memory"'
 _EXPECTED: Final = ("expected on devices", "CPU (expected)")
@@ -135,6 +135,7 @@ MARKS: Final = (
     "llama_kv_cache:",
     "llama_kv_cache_unified:",
     "llama_memory_recurrent:",
+    "llm_load_tensors:",
     "model buffer size =",
     "KV buffer size =",
     "RS buffer size =",
@@ -246,9 +247,9 @@ def _expect(start: LlamaStart) -> None:
 
 def _read_line(start: LlamaStart, line: str) -> None:
     find = _find()
-    if found := find["buffer"].search(line):
-        kinds = start.buffers.setdefault(found["device"], {})
-        kinds[found["kind"]] = kinds.get(found["kind"], 0) + _mib(found["mib"])
+    if found := find["buffer"].search(line) or find["weights"].search(line):
+        kinds, kind = start.buffers.setdefault(found["device"], {}), found.groupdict().get("kind", "model")
+        kinds[kind] = kinds.get(kind, 0) + _mib(found["mib"])
     elif found := find["offloaded"].search(line):
         start.offloaded = (int(found[1]), int(found[2]))
     elif found := find["layers"].search(line):

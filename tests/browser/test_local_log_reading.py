@@ -65,6 +65,7 @@ llama_kv_cache_init: kv_size = 512, offload = 1, type_k = 'f16', type_v = 'f16',
 llama_init_from_model: KV self size  =    9.00 MiB, K (f16):    4.50 MiB, V (f16):    4.50 MiB
 """
 RECURRENT = "llama_kv_cache_recurrent: KV self size  =  201.00 MiB, K (f32): 9.00 MiB, V (f32): 192.00 MiB\n"
+WEIGHTS = "llm_load_tensors:        CPU buffer size =   245.62 MiB\nllm_load_tensors:      CUDA0 buffer size =  5049.71 MiB\n"
 BUFFER = "llama_kv_cache_unified:      CUDA0 KV buffer size = 4096.00 MiB\n"
 
 READ = """([table, text]) => {
@@ -116,6 +117,7 @@ def page(browser: Any, repository: Path) -> Iterator[Any]:
         SELF,
         RECURRENT,
         BUFFER,
+        WEIGHTS,
         UNIFIED + "cudaMalloc failed: out of memory\n",
         "nothing\n",
     ],
@@ -138,6 +140,7 @@ def page(browser: Any, repository: Path) -> Iterator[Any]:
         "self size",
         "recurrent",
         "buffer",
+        "weights of 2024",
         "cache, then out",
         "none",
     ],

@@ -67,6 +67,19 @@ def test_a_file_has_a_tied_embedding_once(catalog: Catalog, name: str, *, tied: 
         assert (laid.weights[mix] + laid.host[mix] > laid.file_bytes(mix)) == tied
 
 
+def test_a_page_says_what_is_loaded_beside_the_size_of_the_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page stated 28.13 GiB for the file of 26.73 GiB."""
+    model = catalog.model("google/gemma-3-27b-it")
+    monkeypatch.setattr(local.home_layouts, "every_model", lambda _: {model.id: at_home(model)})
+    site = SimpleNamespace(catalog=catalog, accelerators=tuple(catalog.accelerators.values()), models=[model])
+    section = local.at_home_section(SimpleNamespace(site=site, addresses={}), model)  # type: ignore[arg-type]
+    assert section is not None
+    assert "Q8_0 26.73 GiB" in section.html
+    assert "loads the embedding of the file twice" in section.html
+
+
 def test_experts_in_main_memory(catalog: Catalog) -> None:
     """The fewest layers of the table fit when laid out with as many experts on the CPU."""
     model = catalog.model("Qwen/Qwen3-30B-A3B")

@@ -172,6 +172,7 @@ def test_the_cache_alone_is_no_sum_of_a_start(line: str) -> None:
     [
         ("llama_kv_cache_unified:      CUDA0 KV buffer size = 4096.00 MiB", "weights, working memory"),
         ("load_tensors:        CUDA0 model buffer size = 4096.00 MiB", "cache, working memory"),
+        ("llm_load_tensors:      CUDA0 buffer size =  4096.00 MiB", "cache, working memory"),
         ("llama_context:      CUDA0 compute buffer size = 4096.00 MiB", "weights, cache"),
         ('msg="kv cache" device=CUDA0 size="4.0 GiB"', "weights, working memory"),
     ],
