@@ -370,7 +370,8 @@
       }
       if (SAVING.test(words[n])) saves = true;
       else if (
-        CHOICE.test(words[n]) || COST.test(words[n]) || SPEED.test(words[n]) || words[n] in USES
+        CHOICE.test(words[n]) || COST.test(words[n]) || SPEED.test(words[n]) ||
+        (words[n] in USES && !(n + 1 < words.length && isOneName(names.models, words[n] + words[n + 1])))
       ) {
         asks.push(words[n]);
       } else left.push(words[n]);
@@ -930,6 +931,9 @@
     word !== undefined &&
     models.some(({ words }) => words.some((one, n) => one === plainName(word) && words[n + 1] === number));
 
+  /* Whether two words are one of a name: the "code llama" of CodeLlama. */
+  const isOneName = (models, joined) => models.some(({ words }) => words.includes(plainName(joined)));
+
   /* Whether the last of some words is a size that was written without its letter: the 70 of "llama 3.3 70 h100". A
      name that has a size already leaves the number to the devices. */
   function isSize(models, words) {
@@ -988,7 +992,7 @@
   /* Context and formats. */
   function sizesIn(site, models, words, state, understood) {
     return words.filter((word, n) => {
-      if (/^\d{4}$/.test(word) && inAName(models, words[n - 1], word)) return true; // "mistral large 2411"
+      if (/^(\d{4}|\d+m)$/.test(word) && inAName(models, words[n - 1], word)) return true; // "mistral large 2411", "smollm2 135m"
       const length = /^\d+(\.\d+)?[km]$/.test(word) || /^\d{4,7}$/.test(word.replace(/,/g, ""))
         ? kvState.tokensOf(word)
         : undefined;
@@ -1009,8 +1013,11 @@
     });
   }
 
-  /* The model that has most of the words; among equals the one that has them whole ("glm-5" is no GLM-5.2), then the
-     commonly used, the fewest words, the newest, the shortest name. */
+  const COPIES = /^(fp8|awq|gptq|bnb|gguf|nvfp4|mxfp[48]|int[48]|w\d+a\d+|\d-?bit)$/; // in names of quantized copies
+
+  /* The model that has most of the words; among equals the one that has them whole ("glm-5" is no GLM-5.2), then one that is no
+     quantized copy of another (which the words would name), the one whose own name has them ("llama 2 7b" is not Code Llama 7B, which sqlcoder-7b-2 has the shape of), the commonly used, the fewest
+     words, the newest, the shortest name. */
   function modelIn(models, words, state, understood, missed) {
     const asked = words.filter((word) => !FILLERS.has(word));
     const telling = asked.find((word) => namesOne(models, word));
@@ -1030,9 +1037,12 @@
       if (!hits.some(names)) continue;
       const length = model.name.split(/[\s-]/).length;
       const whole = hits.filter((word) => isWhole(model, plainName(word))).length;
+      const own = model.name.toLowerCase().split(/[\s-]+/);
       const rank = [
         hits.length,
         whole,
+        -own.filter((word) => COPIES.test(word) && !asked.includes(word)).length,
+        hits.filter((word) => own.includes(word)).length,
         model.common ? 1 : 0,
         -length,
         model.release || "",

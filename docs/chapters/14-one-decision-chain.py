@@ -350,7 +350,7 @@ takeaway(
 # %% [markdown]
 # ### 7. Larger replicas, or more replicas?
 #
-# A server with eight GPUs can hold eight replicas of one GPU, four of two, two of four, or one of eight.
+# Eight GPUs can hold eight replicas of one GPU, four of two, two of four, or one of eight.
 
 # %%
 rows = []
@@ -377,7 +377,7 @@ table(
 assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
 assert first_token(1) > first_token(2) > first_token(4) > first_token(8)
 takeaway(
-    "Decision 7: larger groups serve more requests and produce the first token sooner, because the eight GPUs store fewer copies "
+    "Decision 7: larger groups serve more requests and start answers sooner, because eight GPUs store fewer copies "
     "of the weights, and more GPUs share a prompt. Communication, "
     "which these bounds ignore, reduces "
     f"this gain. Two or four GPUs per replica is the usual compromise. We stay with {RANKS}."
@@ -386,8 +386,7 @@ takeaway(
 # %% [markdown]
 # ### 8. Which layout?
 #
-# The table adds layouts with pipeline parallelism. All requests have the maximum length. To start, the engine must hold at
-# least one of them.
+# The table adds pipeline parallelism. All requests have the maximum length.
 
 # %%
 options = {
@@ -438,8 +437,8 @@ drawings.gpu_layout(
 #
 # ### 9. One pool, or separate pools for prefill and decode?
 #
-# With separate pools, long prompts do not delay running answers. The ratio of prefill to decode GPUs, which the next
-# question asks for, assumes that both pools reach the same share of the roofline.
+# With separate pools, long prompts do not delay running answers. The ratio of prefill to decode GPUs assumes
+# that both pools reach the same share of the roofline.
 
 # %%
 ratio = prefill_load / max(decode_load, 1e-9)  # of decision 6; the efficiency cancels
@@ -461,7 +460,7 @@ guess(
 
 # %% tags=["hide"]
 takeaway(
-    "Decision 9: one pool for now. Prompts are fourteen times as long as answers, so most GPU time goes to prompts. Separate "
+    "Decision 9: one pool. Prompts are fourteen times as long as answers and take most GPU time. Separate "
     "pools pay off if latency targets are strict."
 )
 

@@ -266,3 +266,14 @@ def test_commands_that_the_box_offers_are_answered(
         refused = "--draft mtp" in command and "has no prediction layers" in said.err
         wrong = words[0] == "claim" and status == 3  # a figure that does not hold
         assert status == 0 or refused or wrong, (command, said.err)
+
+
+def test_the_name_of_a_model_is_answered_for_no_other_in_silence() -> None:
+    """ "Llama 2 7B" was answered as Code Llama 7B, and "Code Llama 70B" as Llama 3.3 70B. Copies of a model may stand for it."""
+    models = {one.slug: one for one in catalog().models.values()}
+    for model, found in zip(
+        models.values(), asked([f"{one.name} H100 8K" for one in models.values()]), strict=True
+    ):
+        taken = models.get(found["state"].get("model", ""))
+        sizes = [sum(row.parameters for row in one.weights) for one in (model, taken) if one is not None]
+        assert found["missed"] or sizes[-1] == pytest.approx(sizes[0], rel=0.02), (model.name, taken)
