@@ -58,9 +58,12 @@ def test_the_table_says_that_all_users_together_get_users_times_one() -> None:
 
 
 def test_the_section_is_one_figure_with_its_data() -> None:
-    page = BeautifulSoup(render("model/speed.html", "models/x/", made()), "html5lib")
+    page = BeautifulSoup(
+        render("model/speed.html", "models/x/", {**made(), "example": "one H100"}), "html5lib"
+    )
     assert len(page.select("figure svg.kv-speed path:not(.kv-gridline)")) == len(made()["paths"]) == 4
     assert len(page.select("table tbody tr")) == 4
+    assert "shows the example of this page (one H100)" in page.get_text()
     assert page.select_one("[role=img]")["aria-label"]  # type: ignore[index]
 
 
