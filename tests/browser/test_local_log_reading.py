@@ -160,3 +160,15 @@ def test_the_browser_reads_local_starts_as_python_does(page: Any, text: str) -> 
         ours = diagnose_local(text)
         assert theirs["headline"] == ours.headline
         assert theirs["changes"] == list(ours.changes)
+
+
+def test_the_browser_does_not_sum_what_no_line_states(page: Any) -> None:
+    """A line of mid 2025 was not understood, and that of today had 0.00 GiB on devices."""
+    for text in (UNIFIED, UNIFIED.replace("_unified", "")):
+        theirs = page.evaluate(READ, [browser_table(), text])
+        assert theirs["is"]
+        assert theirs["headline"].startswith("The cache takes 4.00 GiB: 32,768 cells of 131,072 bytes")
+        assert "0.00 GiB" not in theirs["headline"]
+    theirs = page.evaluate(READ, [browser_table(), BUFFER])
+    assert theirs["is"]
+    assert theirs["headline"].endswith("buffer of: weights, working memory. The sum excludes these parts.")

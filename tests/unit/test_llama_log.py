@@ -164,7 +164,13 @@ def test_the_cache_alone_is_no_sum_of_a_start(line: str) -> None:
         "No line of the log states a buffer, so the memory that the start takes is not known."
     )
     assert "0.00 GiB" not in found.headline
-    assert found.to_dict()["device_bytes"] is None
+    told = found.to_dict()
+    assert [told[f"{name}_bytes"] for name in ("device", "host", "cache", "compute")] == [
+        None,
+        None,
+        4 << 30,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
