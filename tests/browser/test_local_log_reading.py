@@ -140,7 +140,7 @@ def page(browser: Any, repository: Path) -> Iterator[Any]:
         "self size",
         "recurrent",
         "buffer",
-        "weights of 2024",
+        "older weights",
         "cache, then out",
         "none",
     ],
