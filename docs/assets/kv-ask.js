@@ -36,7 +36,7 @@
     /^(best|better|largest|biggest|smallest|minimum|strongest|smartest|top|recommend(ed)?|newest|latest)$/;
   const COST = /^(cheap|cheapest|costs?|prices?|rent|budget|\$\S*)$/;
   const SPEED =
-    /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|ttft|tpot|throughput|qps|rps)$/;
+    /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|latencies|waits?|waiting|percentiles?|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
   const SAVING = /^(saves?|saved|savings?|reduces?|reduction|shrinks?)$/;
   const CHANGE = /^changes?$/;
@@ -92,6 +92,9 @@
   /* Engines that only the command line has. */
   /** @type {[RegExp, string][]} */
   const ELSEWHERE = [[/^(tensorrt|trt)\S*$/, "tensorrt-llm"], [/^transformers$/, "transformers"]];
+  /* Slices of a GPU, by the names of MIG. */
+  const SLICE = /^\d+g\.\d+gb$/;
+  const SLICE_WORD = /^(\d+g\.\d+gb|slices?|mig|partitions?)$/;
   const ADAPTERS = /^(qloras?|loras?|adapters?)$/;
   /* Pages about words that no setting says: [pattern of the word, what its page says, address]. */
   /** @type {[RegExp, string, string][]} */
@@ -170,6 +173,12 @@
   const LOG_LINE =
     /\bStarting to load model \S+\/|\bModel loading took \d|\bLoading weights took \d|\bLoad weight end\b|\bAvailable KV cache memory: -?\d|\bGPU KV cache size: \d|\bMaximum concurrency for \d\S* tokens per request: |\bGraph capturing finished in \d|\bmax_total_num_tokens=\d|\bKV Cache is allocated\b|# (GPU|CUDA) blocks: \d/;
   const LOG_NAMED = /^\s*(a |my |the )?(start-?up|server|engine)[ -]?logs?\s*$/i;
+  /* A recorded load, and the share of requests that a bound of latency is for: no memory share. */
+  const TRACE = /\b(traces?|replay(s|ed|ing)?)\b|\b(have|my|our|upload|import) (an? )?csv\b/i;
+  const TRACE_WORD = /^(traces?|replay(s|ed|ing)?|csv)$/;
+  const PERCENTILE =
+    /\b\d{1,2}(\.\d+)?\s*%(?=\s+(of (the |all )?\w+ )?(\w+ )?(wait\w*|latenc\w*|percentiles?|ttft|tpot|first tokens?)\b)/gi;
+  const AGENTS = /\b\d+ (coding )?agents?\b/i;
   const SMALLEST = /\b(smallest|least|minimum|min|weakest) (gpu|card|vram|accelerator)\b/i;
   const IN_SERVER = 8; // GPUs of a usual server
 
@@ -248,6 +257,8 @@
     /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts)\b)/i;
 
   const SECONDS = /^(m?s|secs?|seconds?)$/;
+  const HOURLY =
+    /(?:\bat\s+)?(?:[$€]\s*\d+(?:\.\d+)?|\b\d+\.\d\d?|\bat\s+\d+)\s*(?:usd|eur|dollars?)?\s*(?:per|an?|\/)\s*(?:gpu[- ]?)?(?:hours?|h)\b/i;
   const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
@@ -273,7 +284,10 @@
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
       .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
-      .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "")
+      .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "").replace(
+        /(\d) coding (?=agents?\b)/g,
+        "$1 ",
+      )
       .replace(/(^|\s)w\/(?:\s*)/g, "$1").replace(/[.:…]+(?=\s|$)/g, " ")
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/\b(\d{4,6})\s*mi?b\b/g, (_, number) => `${Math.round(number / 1024)}gb`) // as drivers print it
@@ -309,8 +323,12 @@
     const [crowd, uncrowded] = crowdIn(unsized, workload);
     const stated = STATED.exec(uncrowded);
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
-    const text = [stated, bound].reduce((rest, one) => (one ? rest.replace(one[0], " ") : rest), uncrowded);
-    const words = wordsOf(ofServers(names, text.replace(HOW_MANY, " ")));
+    const price = HOURLY.exec(uncrowded);
+    const text = [stated, bound, price].reduce(
+      (rest, one) => (one ? rest.replace(one[0], " ") : rest),
+      uncrowded,
+    );
+    const words = wordsOf(ofServers(names, text.replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
     const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
     const state = {},
       understood = [
@@ -321,7 +339,7 @@
       ].filter(Boolean),
       missed = [],
       left = [],
-      asks = [];
+      asks = price ? ["price"] : [];
     let timed = 0;
     const numbers = []; // of devices, in the order of the text
     let devices = null, saves = false;
@@ -456,11 +474,14 @@
       shared: SHARED.test(asked),
       accuracy: ACCURACY.test(asked),
       layouts: Boolean(state.model) && (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked)),
+      trace: TRACE.test(asked),
+      agents: AGENTS.test(asked) && !state.model && !state.gpu,
       file: FILE.test(asked) || (FILE_NAMED.test(asked) && !state.model && !state.gpu),
     };
     const spoken = [
       about.shared && SHARED_WORD,
       about.accuracy && ACCURACY_WORD,
+      about.trace && TRACE_WORD,
       about.layouts && LAYOUTS_WORD,
       about.layouts && LAYOUTS_BEST.test(asked) && /^best$/,
     ].filter(Boolean);
@@ -475,6 +496,7 @@
     if (about.shared) understood.push("a shared prompt");
     if (about.accuracy) understood.push("errors of predictions");
     if (about.layouts) understood.push("layouts");
+    if (about.trace) understood.push("a recorded load");
     if (about.layouts && LAYOUTS_APART.test(asked)) {
       // "TP 8 or DP 8": each on as many GPUs.
       const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = Math.max(tp, pp, dp, dcp);
@@ -1288,6 +1310,13 @@
     const size = ["size a deployment", sized];
     const { model: _, ...rest } = state;
     const ofModel = model && [`the page of ${model.name}`, `models/${model.id}/${kvState.search(rest)}`];
+    if (found.trace) {
+      return {
+        said:
+          "The page for traffic replays a recorded load in your browser and finds the waits and the GPUs.",
+        links: [["replay your own trace", "traffic/"], size],
+      };
+    }
     if (found.crowd) {
       return {
         said: "The sizer computes the requests at once and the GPUs for a number of people.",
@@ -1334,10 +1363,27 @@
         command: commandOf(found, false),
       };
     }
+    if (found.agents) {
+      return {
+        said: "A page has the GPUs for a number of coding agents, and how many idle sessions stay cached.",
+        links: [
+          [
+            "how many GPUs for coding agents",
+            at("questions/coding-agents/", {
+              model: state.model,
+              gpu: state.gpu,
+              context: state.context,
+              requests: state.requests,
+            }),
+          ],
+          size,
+        ],
+      };
+    }
     const sides = gpus.length || compared;
     // What a release changed, for all models, is a page of its own.
     if (
-      (compared || /\bchang(es?|ed)\b/i.test(text)) && !model && !own &&
+      (compared || /\bchang(es?|ed)\b|\breleases\b/i.test(text)) && !model && !own &&
       (engines.length || unpublished.length)
     ) {
       const listed = [...new Set(sidesOf)];
@@ -1408,9 +1454,12 @@
       };
     }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\bbuy\b/i;
-    const cost = asks.filter((word) => COST.test(word));
-    if (which.test(text) || (model && cost.length && !topics.length) || (found.counts && !(model && own))) {
-      if (found.counts && own && model && !cost.length) return null;
+    const cost = asks.filter((word) => COST.test(word)), waits = asks.some((word) => SPEED.test(word));
+    if (
+      which.test(text) || (model && cost.length && !topics.length) ||
+      (found.counts && (waits || !(model && own)))
+    ) {
+      if (found.counts && own && model && !cost.length && !waits) return null;
       return {
         said: "The sizer finds the GPUs for a workload, and their cost.",
         links: [size],
@@ -1431,6 +1480,20 @@
     const pages = TOPICS.filter(([pattern]) => topics.some((word) => pattern.test(word))).map((
       [, what, page],
     ) => [what, at(page, about)]);
+    if (own && missed.some((word) => SLICE_WORD.test(word))) {
+      const slice = missed.find((word) => SLICE.test(word));
+      const others = missed.filter((word) => !SLICE_WORD.test(word));
+      return {
+        said:
+          `The page of the GPU lists its slices (MIG), if it has any. The command line answers for one of them.${
+            others.length ? ` Not used: ${others.join(", ")}.` : ""
+          }`,
+        links: [[`the slices of ${own.name}`, `gpus/${own.id}/#slices`], ...(model ? [ofModel] : [])],
+        command: slice && model
+          ? commandOf({ ...found, state: { ...state, tp: undefined, gpu: `${own.id}:${slice}` } }, false)
+          : null,
+      };
+    }
     if (!model) {
       const way = withoutModel({ ...found, text }, names, own, at, understood);
       return { ...way, links: [...pages, ...way.links] };
