@@ -260,6 +260,11 @@ def test_drafts_and_four_bits_and_shared_memory_have_bands_apart(catalog: Catalo
     assert band_kind(plain, h100, two) == "plain_ranks"
     assert band_kind(drafting, h100, one) == "drafted_or_four_bits"
     assert band_kind(four, h100, two) == "drafted_or_four_bits_ranks"
+    wider = plain.model_copy(update={"weight_format": "mlx8-g64"})  # eight bits in groups of 64
+    assert band_kind(wider, h100, one) == "plain"
+    assert (
+        band_kind(plain.model_copy(update={"weight_format": "bnb-4bit"}), h100, one) == "drafted_or_four_bits"
+    )
     # Two computers of shared memory had the narrower band of several ranks before.
     assert band_kind(four, spark, one) == band_kind(plain, spark, two) == "unified"
 

@@ -94,9 +94,7 @@ class Loading:
 
     model: Model
     engine: Engine  # Whose release decides the kernels.
-    weight_format: (
-        WeightFormat | None
-    )  # The format that the model is converted to; None for the released format.
+    weight_format: WeightFormat | None  # What the model is converted to; None for the released format.
     formats: Mapping[str, WeightFormat]  # Weight formats by name, for what released tensors carry.
     accelerator: Accelerator
     layout: Layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,8 @@ from kvreport.units import GB, GIB, MIB
 if TYPE_CHECKING:
     from kvreport.accounting.case import Case
 
+_FOUR_BITS: Final = re.compile(r"[a-z-]*4")
+"""Names of weight formats whose first number is 4, as in ``int4-g32`` and ``bnb-4bit``; a group of 64 is none."""
 BANDS: Final = ("plain", "drafted_or_four_bits", "plain_ranks", "drafted_or_four_bits_ranks", "unified")
 """Kinds of starts with an error band each, on one rank and on several (:func:`band_kind`)."""
 
@@ -391,7 +394,7 @@ def band_kind(model: Model, accelerator: Accelerator, layout: Layout) -> str:
     """
     if device_class(accelerator) == "unified":
         return "unified"
-    narrow = drafts(model) or "4" in model.weight_format
+    narrow = drafts(model) or _FOUR_BITS.match(model.weight_format) is not None
     return ("drafted_or_four_bits" if narrow else "plain") + "_ranks" * (layout.devices > 1)
 
 
