@@ -194,6 +194,7 @@ def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, comma
             "vllm 0.11 vs 0.33 llama 8b",
             "compare/?model=meta-llama--Llama-3.1-8B-Instruct&engines=vllm-0.11,vllm",
         ),
+        ("200 agents with idle sessions", "questions/coding-agents/?requests=200"),
     ],
 )
 def test_a_question_of_another_page_leads_there(reader, text, target):
@@ -208,7 +209,7 @@ def test_a_question_of_another_page_leads_there(reader, text, target):
     ("text", "target"),
     [
         ("what is a kv cache", "learn/"),
-        ("200 agents with idle sessions", "questions/?q=200+agents+with+idle+sessions"),
+        ("how do evictions work", "questions/?q=how+do+evictions+work"),
     ],
 )
 def test_a_question_of_no_model_leads_to_the_pages_found_and_to_where_to_begin(reader, text, target):
