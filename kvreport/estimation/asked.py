@@ -264,7 +264,7 @@ def sampler_not_followed(query: Query, engine: Engine, accelerator: Accelerator)
     if asked in (None, "auto"):
         return []
     on_device = asked == "sort" or accelerator.vendor.upper() == "NVIDIA"
-    if release_of(engine).has("sampler_by_installation") and on_device:
+    if release_of(engine).word("sampler_by_installation") != "never" and on_device:
         return []
     return [f"sampler {asked}: not followed; {engine.label} has one sampler on {accelerator.name}"]
 

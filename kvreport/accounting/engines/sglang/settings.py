@@ -376,12 +376,8 @@ def captured_whole(model: Model, engine: Engine) -> bool:
 
 
 def captured_piecewise(model: Model, engine: Engine) -> bool:
-    """True if prefill is captured piece by piece, which DP attention and DeepEP turn off.
-
-    For models with images on a list of the engine's.
-    """
-    listed = engine.lists("piecewise_prefill_graphs", model.architecture)
-    return listed and release_of(engine).has("piecewise_captured")
+    """True if prefill with images is captured piece by piece, which DP attention and DeepEP turn off."""
+    return engine.lists("piecewise_prefill_graphs", model.architecture)
 
 
 @lru_cache(maxsize=64)

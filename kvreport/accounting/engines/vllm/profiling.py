@@ -501,7 +501,7 @@ def looked_up_bytes(shape: Shape, release: Release, tensor_parallel: int) -> int
     One kernel looks embeddings up and norms them, and both are kept.
     Embeddings of several ranks are added up before they are normed, outside of that kernel.
     """
-    if not release.has("embeddings_kept_compiling"):
+    if release.word("compiles_on_copies") != "table and results":
         return 0
     return SERVED_BYTES * shape.hidden * (2 if tensor_parallel == 1 else 1)
 
@@ -524,7 +524,7 @@ def compiling_bytes(
         hashed: True if tables of hashed n-grams lie on the device, whose lookup is compiled with the layers (a bug
             report of Flash-Next before 0.30 names tens of GiB per GPU).
     """
-    if not release.has("compiles_on_copies"):
+    if release.word("compiles_on_copies") == "nothing":
         return 0
     outside = images and encodes(model)
     tables = [] if outside else [r for r in model.weights if r.component == "embedding" and not r.looked_up]

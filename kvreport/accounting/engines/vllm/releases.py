@@ -26,8 +26,8 @@ def second_runner(
 ) -> bool:
     """Whether the second model runner serves a model by default.
 
-    Lists of classes are in the engine's record: ``second_runner`` (``DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES``),
-    ``second_runner_nvidia`` and ``first_runner_rocm`` (``ROCM_DEFAULT_MRV1_ARCHITECTURES``).
+    Lists of classes are in the engine's record: ``second_runner`` (``DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES``) and
+    ``first_runner_rocm`` (``ROCM_DEFAULT_MRV1_ARCHITECTURES``).
     ``VLLM_USE_V2_MODEL_RUNNER`` goes before all of them.
 
     Args:
@@ -48,8 +48,6 @@ def second_runner(
     if vendor == "AMD" and engine.lists("first_runner_rocm", architecture):
         return False
     listed = engine.lists("second_runner", architecture)
-    if vendor != "NVIDIA" and engine.lists("second_runner_nvidia", architecture):
-        listed = False
     match served:
         case "all":
             return True
@@ -101,11 +99,11 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
         are kept (FlashInfer's sampler, Triton's), ``copied`` where the logits and a 32-bit copy are (the
         second runner, which samples without parameters), ``logits`` where nothing but the logits is.
     """
-    if not second and flashinfer is not None and release.has("sampler_by_installation"):
+    if not second and flashinfer is not None and release.word("sampler_by_installation") != "never":
         return "probabilities" if flashinfer else "sort"
     return cast("Sampler", release.word("second_sampler" if second else "sampler"))
 
 
 def sampler_is_open(release: Release, *, second: bool) -> bool:
     """True where the sampler depends on whether FlashInfer is installed: the published images hold it, a plain installation does not."""
-    return not second and release.has("sampler_is_open")
+    return not second and release.word("sampler_by_installation") == "installed"

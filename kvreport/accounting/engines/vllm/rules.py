@@ -263,7 +263,8 @@ class Vllm(EngineRules):
         first start measures less memory than one that finds its compiled graphs.
         """
         release, found = release_of(self.engine), []
-        spared = self.spared_later(model, accelerator, step) if release.has("compiles_on_copies") else 0
+        measured = release.word("compiles_on_copies") != "nothing"
+        spared = self.spared_later(model, accelerator, step) if measured else 0
         if spared > 0:
             found.append(
                 f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "

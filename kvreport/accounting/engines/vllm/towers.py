@@ -113,8 +113,8 @@ class Tower:
 
     def pixel_bytes(self, release: Release) -> int:
         """Bytes of a pixel's value: one where the tower takes them as they are read."""
-        as_read = release.has("pixels_of_frames_as_read" if self.frames else "pixels_as_read")
-        return 1 if as_read else SERVED_BYTES
+        kind = "frames" if self.frames else "images"
+        return 1 if kind in release.names("pixels_as_read") else SERVED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
