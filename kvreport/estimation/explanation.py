@@ -506,7 +506,8 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield (
                 f"{total:,} / {each_blocks:,} = {_cut(total / each_blocks)} requests at once"
                 + (
-                    f"; the engine keeps 1 block for itself, so {(total - 1) // each_blocks:,} whole requests fit"
+                    f"; the engine keeps 1 block for itself, so "
+                    f"{counted((total - 1) // each_blocks, 'whole request fits|whole requests fit')}"
                     if plan.kept_blocks == 1
                     else ""
                 )

@@ -285,6 +285,7 @@ def test_a_record_whose_tensors_are_not_what_it_says_is_refused(capsys, tmp_path
         (["estimate", "llama-3.1-8bb", "--gpu", "H100"], "did you mean meta-llama/Llama-3.1-8B-Instruct"),
         (["estimate", "llama-9", "--gpu", "H100"], "did you mean meta-llama/"),
         (["size", "llama-3.1-8b", "--people", "5", "--context", "8K"], "instead: --users N"),
+        (["size", "llama-3.1-8b", "--requests", "5"], "instead: kvreport size MODEL --concurrent N"),
         (["diff", "vllm@0.11", "vllm@77", "--gpu", "H100"], "engine: found 'vllm@77'; allowed: a version of vLLM"),
     ],
 )  # fmt: skip

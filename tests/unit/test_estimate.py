@@ -249,6 +249,13 @@ def test_fp8_of_sparse_latents_on_hopper_is_the_catalogs_format_of_that_layout(m
     assert [asked[name] for name in same] == [named[name] for name in same]
 
 
+def test_one_whole_request_is_singular_in_the_explanation() -> None:
+    answer = kvreport.estimate(
+        "Qwen/Qwen3-32B", gpu="l40s", context_tokens=40960, tensor_parallel=2, utilization=0.85
+    )
+    assert any(line.endswith("so 1 whole request fits") for line in answer.explanation)
+
+
 def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() -> None:
     answer = kvreport.estimate(
         "Qwen/Qwen2.5-7B-Instruct", gpu="h100-sxm-80gb", context_tokens=8192, pipeline_parallel=3
