@@ -367,6 +367,13 @@ def to_dict(one: Answered) -> dict[str, Any]:
     }
 
 
+def _start_of(estimate: Estimate, verdict: str) -> str:
+    """Whether a server starts; empty where its engine may start with a pool of less than one request."""
+    if verdict in STARTS:
+        return "May start: " if verdict == "may_fit" else "Starts: "
+    return "Does not start: " if estimate.request.engine.family == "vllm" else ""
+
+
 def text(answers: Sequence[Answered], required: int | None) -> list[str]:
     """Lay answers out: where each server stands, its command, whether it starts, what is not resolved."""
     from kvreport.deployments.found import lines_of
@@ -399,7 +406,7 @@ def text(answers: Sequence[Answered], required: int | None) -> list[str]:
             said, role = f"  {'Does not start' if one.verdict else 'Not answered'}: {one.reason}", "bad"
         else:
             said, role = (
-                f"  {headline(one.estimate)}",
+                f"  {_start_of(one.estimate, one.verdict or '')}{headline(one.estimate)}",
                 {"fits": "good", "tight": "warning", "may_fit": "warning"}.get(one.verdict or "", "bad"),
             )
         lines.append(paint(plain(said), role))

@@ -867,3 +867,28 @@ def test_containers_of_a_script_that_are_not_answered_are_named() -> None:
     assert [line for line, _ in left] == [2, 3]
     assert "kvreport estimate OLLAMA_NUM_PARALLEL=2 ollama run MODEL" in left[0][1]
     assert "text-generation-inference:3.0" in left[1][1]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (f"vllm serve {LLAMA} --max-model-len 8192", "Starts: 5 requests at 8K fit"),
+        (f"vllm serve {LLAMA} --max-model-len 131072", "Does not start: No request of 128K fits"),
+        (
+            f"vllm serve {LLAMA} --max-model-len 262144",
+            "Does not start: Llama 3.1 8B supports at most",
+        ),
+        (
+            f"python -m sglang.launch_server --model-path {LLAMA} --context-length 131072",
+            "No request of 128K fits",
+        ),
+    ],
+)
+def test_whether_a_server_starts_is_said(
+    command: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SGLang starts with a pool of less than one request of its longest context."""
+    path = tmp_path / "start.sh"
+    path.write_text(command, encoding="utf-8")
+    main(["preflight", str(path), "--gpu", "rtx-4090"])
+    assert any(line.startswith(f"  {said}") for line in capsys.readouterr().out.splitlines())
