@@ -49,6 +49,7 @@ interface CapacityScript {
   commandNotes(site: any, deployment: any): string[];
   /** Tokens of a deployment's pools in requests of one length; Infinity where nothing limits them. */
   poolTokens(deployment: any, context: number): number;
+  mostServed(deployment: any, context: number): number;
   /** The deployment of a layout: its fullest rank, with all of them under `ranks`. */
   deploy(
     site: any,

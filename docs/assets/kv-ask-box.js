@@ -30,12 +30,12 @@
       told.textContent = kvreport.asked.said(found, names);
       const way = kvreport.asked.wayTo(typed, found, site, names);
       if (way) {
-        const number = way.fewest
+        const number = way.smallest
+          ? await smallestOf(found, base, way.fewest)
+          : way.fewest
           ? (await fewestOn(site.known, found, base)).said
           : way.cards
           ? await cardsOf(found, base)
-          : way.smallest
-          ? await smallestOf(found, base)
           : way.saving
           ? await savedByPrefix(way.saving, base)
           : "";
@@ -56,7 +56,7 @@
       const chosen = !found.state.gpu && isChosen();
       const gpu = found.state.gpu || kvreport.now().gpu;
       const counted = found.counts && found.state.model && await fewestOn([gpu], found, base);
-      const laid = found.layouts && await layoutsOn(gpu, found, base);
+      const laid = found.layouts && await layoutsOn(gpu, found, base, found.state.ep);
       const best = (counted || laid)?.layout;
       const layout = best && kvState.stateOf(best);
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state, ...layout });
@@ -70,6 +70,16 @@
         ]
           .filter(Boolean)
           .join(" "),
+        ...laid?.latent
+          ? [
+            " ",
+            make(
+              "a",
+              { href: new URL("questions/mla-tp-or-dp/", kvreport.root).href },
+              "TP or DP for MLA models",
+            ),
+          ]
+          : [],
         ...otherReleases(found),
       );
     };
@@ -131,58 +141,78 @@
     const context = Math.min(kvState.contextOf(asked, model), model.limit), wanted = asked.requests || 1;
     const tried = new Set();
     const found = gpus.map((id) => {
-      const gpu = kvCapacity.gpuOf(site, id);
-      const able = kvState.everyLayout(site).flatMap((layout) => {
-        const of = { ...asked, ...kvState.stateOf(layout) };
-        const made = kvState.deployments(site, model, gpu, of);
-        if (made.length) tried.add(kvreport.result.ways(layout));
-        return made;
-      }).filter((one) => kvCapacity.serve(one, context).users >= wanted);
-      const [one] = able.sort((a, b) => a.devices - b.devices);
-      return one && { layout: one.layout, said: kvreport.result.devicesText(one.layout, gpu) };
-    }).filter(Boolean);
-    const what = `${kvreport.plural(wanted, "request|requests")} of ${kvreport.tokens(context)} tokens`;
-    return found.length
-      ? {
-        said: `Fewest GPUs that serve ${what} of ${model.name}: ${found.map(({ said }) => said).join(", ")}.`,
-        layout: found[0].layout,
-      }
-      : {
-        said: tried.size
-          ? `One copy of ${model.name} serves ${what} in none of these layouts: ${
-            [...tried].slice(0, NAMED).join(", ")
-          }${tried.size > NAMED ? ` and ${count(tried.size - NAMED)} more` : ""}.`
-          : `${model.name} runs in no layout of this page.`,
+      const gpu = kvCapacity.gpuOf(site, id), told = (layout) => kvreport.result.devicesText(layout, gpu);
+      const made = kvState.everyLayout(site).flatMap((layout) =>
+        kvState.deployments(site, model, gpu, { ...asked, ...kvState.stateOf(layout) })
+      ).sort((a, b) => a.devices - b.devices);
+      for (const { layout } of made) tried.add(kvreport.result.ways(layout));
+      const one = made.find((each) => kvCapacity.serve(each, context).users >= wanted);
+      const near = made.find((each) =>
+        each.devices < (one?.devices ?? Infinity) && kvCapacity.mostServed(each, context) >= wanted
+      );
+      return {
+        layout: one?.layout,
+        memory: one && one.devices * gpu.usable,
+        said: one && told(one.layout),
+        near: near && told(near.layout),
       };
+    });
+    const able = found.filter(({ layout }) => layout).sort((a, b) => a.memory - b.memory);
+    const near = found.map((one) => one.near).filter(Boolean).join("; ");
+    const perhaps = near && ` Within the error of the estimate, fewer may be enough: ${near}.`;
+    const what = `${kvreport.plural(wanted, "request|requests")} of ${kvreport.tokens(context)} tokens`;
+    const each = able.map(({ said, memory }) =>
+      able.length > 1 ? `${said}, ${gib(memory, 0)} GiB usable` : said
+    );
+    if (able.length) {
+      return {
+        said: `Fewest GPUs that serve ${what} of ${model.name}: ${each.join("; ")}.${perhaps}`,
+        layout: able[0].layout,
+      };
+    }
+    const ways = [...tried].slice(0, NAMED).join(", ");
+    return {
+      said: tried.size
+        ? `One copy of ${model.name} serves ${what} in none of these layouts: ${ways}${
+          tried.size > NAMED ? ` and ${count(tried.size - NAMED)} more` : ""
+        }.${perhaps}`
+        : `${model.name} runs in no layout of this page.`,
+    };
   }
 
   /* The layouts of as many GPUs as a question says, else of a server, by the requests that they serve: as a sentence, and the
      first. */
-  async function layoutsOn(id, { state }, base) {
+  async function layoutsOn(id, { state }, base, experts = false) {
     const site = await kvreport.siteFor(base, state.engine);
     const model = await kvreport.modelFor(base, site, state.model), gpu = kvCapacity.gpuOf(site, id);
     if (!model || !gpu) return null;
     const { tp, pp, dp } = kvState.named(state), devices = tp * pp * dp > 1 ? tp * pp * dp : SERVER;
     const asked = kvreport.settled(site, { ...state, tp: undefined });
     const context = Math.min(kvState.contextOf(asked, model), model.limit);
-    const able = kvState.everyLayout(site).filter((layout) =>
+    const every = kvState.everyLayout(site).filter((layout) =>
       layout.devices === devices && (layout.nodes === 1 || devices > SERVER)
     )
       .flatMap((layout) => kvState.deployments(site, model, gpu, { ...asked, ...kvState.stateOf(layout) }))
       .map((one) => ({ layout: one.layout, users: kvCapacity.serve(one, context).users }))
       .sort((a, b) => b.users - a.users);
+    // Expert parallelism that the question names is the answer's, whatever serves more.
+    const own = every.filter(({ layout }) => !experts || layout.ep);
+    const able = own.length ? own : every;
     if (!able.length) return null;
     const what = `of ${kvreport.tokens(context)} tokens`, where = kvreport.onDevices(devices, gpu.short);
-    if (!able[0].users) {
-      const tried = able.map(({ layout }) => kvreport.result.ways(layout)).join(", ");
-      return { said: `No layout serves a request ${what} on ${where}: ${tried}.` };
-    }
-    const each = able.map(({ layout, users }) => `${kvreport.result.ways(layout)}: ${count(users)}`).join(
-      "; ",
-    );
+    const listed = (some) =>
+      some.map(({ layout, users }) => `${kvreport.result.ways(layout)}: ${count(users)}`).join("; ");
+    const others = every.filter((one) => !able.includes(one) && one.users);
+    const said = able[0].users
+      ? `Requests ${what} at once on ${where}, by layout: ${listed(able)}.`
+      : `No layout ${experts ? "with expert parallelism " : ""}serves a request ${what} on ${where}: ${
+        able.map(({ layout }) => kvreport.result.ways(layout)).join(", ")
+      }.`;
+    const without = others.length ? ` Without expert parallelism: ${listed(others)}.` : "";
     return {
-      layout: able[0].layout,
-      said: `Requests ${what} at once on ${where}, by layout: ${each}. The sizer also compares their speed.`,
+      layout: able[0].users || experts ? able[0].layout : undefined,
+      latent: model.kind === "latent",
+      said: `${said}${without}${able[0].users || without ? " The sizer also compares their speed." : ""}`,
     };
   }
 
@@ -258,8 +288,9 @@
       : `No single GPU ${size} serves ${what} with ${site.engine.label}.`;
   }
 
-  /* The accelerators with the least memory that serve a question's model alone, as a sentence. */
-  async function smallestOf({ state }, base) {
+  /* The accelerators with the least memory that serve a question's model alone, and the fewest known ones where none does or
+     they are asked for too, as sentences. */
+  async function smallestOf({ state }, base, severalToo) {
     const site = await kvreport.siteFor(base, state.engine);
     const model = await kvreport.modelFor(base, site, state.model);
     if (!model) return "";
@@ -276,11 +307,13 @@
     } tokens of ${model.name} with ${site.engine.label}, weights ${
       form ? `in ${form.label}` : "as released"
     }`;
-    return able.length
+    const several = able.length && !severalToo ? "" : (await fewestOn(site.known, { state }, base)).said;
+    const single = able.length
       ? `The single GPUs with the least memory that serve ${what}: ${
-        able.slice(0, 3).map(({ short, usable }) => `${short} (${gib(usable)} GiB usable)`).join(", ")
+        able.slice(0, 5).map(({ short, usable }) => `${short} (${gib(usable)} GiB usable)`).join(", ")
       }.`
-      : `No single GPU serves ${what}. ${(await fewestOn(site.known, { state }, base)).said}`;
+      : `No single GPU serves ${what}.`;
+    return `${single} ${several}`.trim();
   }
 
   const MESSAGE =

@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
-      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once")
+      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who")
       .split(
         " ",
       ),
@@ -117,15 +117,30 @@
   const PEOPLE =
     /\b(\d[\d,]*)\s+(people|persons|users|employees|staff|colleagues|coworkers|students|customers|members|developers|devs)\b/i;
   const AT_ONCE = /^(people|persons|users|developers|devs)$/i; // without a pace these are counted as requests
-  const PACE =
-    /(\d+(?:\.\d+)?|\ban?|\bone)\s+(?:questions?|requests?|prompts?|messages?|queries|chats?|calls?)(?:\s+each)?\s*(?:\/|\ban?\b|\bper\b|\beach\b|\bevery\b)\s*(second|minute|min|hour)\b/i;
-  const PER_MINUTE = { second: 60, minute: 1, min: 1, hour: 1 / 60 };
+  const ASK = "(?:\\b(?:ask|send|mak)(?:e?s|e|ing)?\\s+)?";
+  const UNIT = "(second|sec|minute|min|hour)s?\\b";
+  const PACE = new RegExp(
+    `${ASK}(?:(\\d+(?:\\.\\d+)?|\\ban?|\\bone)\\s+(?:questions?|requests?|prompts?|messages?|queries|chats?|calls?|times)` +
+      `(?:\\s+each)?|\\b(once|twice))\\s*(?:\\/|\\ban?\\b|\\bper\\b|\\beach\\b|\\bevery\\b)\\s*${UNIT}`,
+    "i",
+  );
+  const INTERVAL = new RegExp(
+    `${ASK}(?:\\b(?:an?|one)\\s+(?:question|request|prompt|message)\\s+|\\bonce\\s+)?\\bevery\\s+(\\d+)\\s*${UNIT}`,
+    "i",
+  );
+  const PER_MINUTE = { second: 60, sec: 60, minute: 1, min: 1, hour: 1 / 60 };
+  /* Requests in a time, of nobody in particular: "20 requests per second", "20 qps". */
+  const LOAD =
+    /\b(\d[\d,]*(?:\.\d+)?)\s*(?:(?:requests?|questions?|prompts?|messages?|queries|calls?)\s*(?:\/|\ban?\b|\bper\b|\bevery\b)\s*(s|second|sec|minute|min|hour)\b|[qr]ps\b)/i;
+  /* How long a request takes: "answers in 8 seconds", "8 s each". */
+  const DURATION =
+    /\b(?:answers?|responses?|replies|requests?|each|it|one|latency)\s+(?:(?:come|is|are|arrives?|done|ready)\s+)*(?:in|within|of|after|takes?|taking|lasts?)\s+(?:about\s+)?(\d+(?:\.\d+)?)\s*s(?:ec(?:ond)?s?)?\b|\b(\d+(?:\.\d+)?)[\s-]*s(?:ec(?:ond)?s?)?\s+(?:per|an?|each|for (?:each|an?))(?:\s+(?:answer|request|response|question))?\b/i;
   /* Lengths of a request and its latency, which the sizer asks for: "2,000 tokens of prompt and 500 of answer". */
   const LENGTH = "(\\d[\\d,]+|\\d+(?:\\.\\d+)?k)";
   const PART = "(prompts?|inputs?|outputs?|answers?|completions?|responses?|replies)";
   const LENGTHS = new RegExp(
     `\\b${LENGTH}\\s*(?:tokens?\\s*)?(?:(?:of|in|for)\\s+)?(?:the\\s+)?${PART}\\b(?:\\s+tokens?\\b)?|` +
-      `\\b${PART}\\s*(?:tokens?|lengths?|size)?\\s*(?:of|:|=|is)?\\s*${LENGTH}\\b(?:\\s+tokens?\\b)?`,
+      `\\b${PART}\\s*(?:tokens?|lengths?|size)?\\s*(?:of|:|=|is)?\\s*${LENGTH}\\b(?!\\s*m?s(?:ec|\\b))(?:\\s+tokens?\\b)?`,
     "gi",
   );
   const FIRST_TOKEN =
@@ -139,11 +154,11 @@
     /\b(how (accurate|exact|precise|far off)|accura(te|cy)|(error|margin) (figures?|bands?|of|for|in)\b(?! memory))/i;
   const ACCURACY_WORD =
     /^(accura(te|cy)|errors?|figures?|bands?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
-  const LAYOUTS = /\b(layouts?|parallelism)\b/i;
+  const LAYOUTS = /\blayouts?\b|(?<!\b(?:tensor|pipeline|data|expert|context)[ -])\bparallelism\b/i;
   const LAYOUTS_APART =
     /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against|than) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
   const LAYOUTS_BEST = /\b(layouts?|parallelism)\b|\b(is|are|works?) best\b/i;
-  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|better|than|expert|tensor|data)$/;
+  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|better|than|expert|tensor|data|over)$/;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
@@ -178,8 +193,12 @@
   const TRACE_WORD = /^(traces?|replay(s|ed|ing)?|csv)$/;
   const PERCENTILE =
     /\b\d{1,2}(\.\d+)?\s*%(?=\s+(of (the |all )?\w+ )?(\w+ )?(wait\w*|latenc\w*|percentiles?|ttft|tpot|first tokens?)\b)/gi;
+  const UPGRADE = /\b(upgrad|updat|migrat|mov|switch|go)(e[sd]?|ing)?\b|\bchang(es?|ed)\b/i;
+  const UPGRADE_WORD =
+    /^((upgrad|updat|migrat|mov|switch|go|chang)(es?|ed|ing)?|if|when|between|happens|break\w*)$/;
   const AGENTS = /\b\d+ (coding )?agents?\b/i;
-  const SMALLEST = /\b(smallest|least|minimum|min|weakest) (gpu|card|vram|accelerator)\b/i;
+  const SMALLEST =
+    /\b(smallest|least|minimum|min|weakest|cheapest|single|which one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
   const IN_SERVER = 8; // GPUs of a usual server
 
   const NUMBERS = { two: 2, three: 3, four: 4, five: 5, six: 6, eight: 8, sixteen: 16, dual: 2, quad: 4 };
@@ -201,8 +220,8 @@
     [/^ep=?(\d+)$/, () => ({ ep: true }), () => "expert parallel"],
     [/^ep$/, () => ({ ep: true }), () => "expert parallel"],
     [
-      /^(\d+)\s?(users?|requests?|people|concurrent|agents?|developers?|devs?|sessions?|chats?)$/,
-      (m) => ({ requests: Number(m[1]) }),
+      /^(\d[\d,]*)\s?(users?|requests?|people|concurrent|agents?|developers?|devs?|sessions?|chats?)$/,
+      (m) => ({ requests: Number(m[1].replaceAll(",", "")) }),
       (m) => `${m[1]} concurrent requests`,
     ],
     [/^(\d{1,3}(?:\.\d+)?)%$/, (m) => ({ share: Number(m[1]) / 100 }), (m) => `memory share ${m[1]}%`],
@@ -282,7 +301,9 @@
       .replace(/-*\b(?:enable-)?expert[- ]parallel(?:ism)?\b/g, "ep")
       .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax[-_]model[-_]len\b=?/g, " ")
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
-      .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ")
+      .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/(\d)\s*(?:->|→|=>)\s*(?=v?\d)/g, "$1 to ")
+      .replace(/\b(vllm|sglang) (?:(?:from|between|releases?|versions?) )+(?=v?\d)/g, "$1 ")
+      .replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ").replace(/\b(to|and|or) v(?=\d+\.\d)/g, "$1 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
       .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "").replace(
         /(\d) coding (?=agents?\b)/g,
@@ -439,7 +460,10 @@
       devices = home.devices = undefined;
     }
     if (devices && state.tp === undefined) state.tp = devices;
-    divided(state, statedTp, devices || home.devices, understood, missed);
+    const total = devices || home.devices;
+    // Expert parallelism on so many GPUs: every layout with it is one.
+    const anyWithExperts = state.ep && total > 1 && statedTp === undefined && !state.dp && !state.pp;
+    divided(state, statedTp, total, understood, missed);
     acrossServers(state, understood);
     // A Mac has one memory: its size tells which one.
     const mac = after.some((word) => MAC.test(word));
@@ -464,6 +488,7 @@
     );
     const also = modelsIn(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
+    storedFormat(names.models, state, understood, missed);
     bareShare(state, understood, missed);
     const change = missed.findIndex((word) => CHANGE.test(word));
     if (change >= 0 && (state.kv || state.weights)) {
@@ -473,7 +498,9 @@
     const about = {
       shared: SHARED.test(asked),
       accuracy: ACCURACY.test(asked),
-      layouts: Boolean(state.model) && (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked)),
+      layouts: Boolean(state.model) &&
+        (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked) || Boolean(anyWithExperts)),
+      upgrade: engines.length + unpublished.length > 1 && UPGRADE.test(asked),
       trace: TRACE.test(asked),
       agents: AGENTS.test(asked) && !state.model && !state.gpu,
       file: FILE.test(asked) || (FILE_NAMED.test(asked) && !state.model && !state.gpu),
@@ -481,9 +508,10 @@
     const spoken = [
       about.shared && SHARED_WORD,
       about.accuracy && ACCURACY_WORD,
+      about.upgrade && UPGRADE_WORD,
       about.trace && TRACE_WORD,
       about.layouts && LAYOUTS_WORD,
-      about.layouts && LAYOUTS_BEST.test(asked) && /^best$/,
+      about.layouts && !anyWithExperts && LAYOUTS_BEST.test(asked) && /^best$/,
     ].filter(Boolean);
     for (const list of [missed, asks]) {
       list.splice(
@@ -495,8 +523,14 @@
     saves = formatsApart(asked, state, understood, missed) || saves;
     if (about.shared) understood.push("a shared prompt");
     if (about.accuracy) understood.push("errors of predictions");
-    if (about.layouts) understood.push("layouts");
-    if (about.trace) understood.push("a recorded load");
+    if (about.layouts) understood.push(anyWithExperts ? "layouts with it" : "layouts");
+    if (about.trace) {
+      // Its requests are no requests at once.
+      const place = understood.findIndex((said) => said.endsWith(" concurrent requests"));
+      if (place >= 0) understood.splice(place, 1);
+      delete state.requests;
+      understood.push("a recorded load");
+    }
     if (about.layouts && LAYOUTS_APART.test(asked)) {
       // "TP 8 or DP 8": each on as many GPUs.
       const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = Math.max(tp, pp, dp, dcp);
@@ -580,17 +614,36 @@
   const unitOf = (text) =>
     /^b/i.test(text) ? "B" : text.replace(/i/i, "").toUpperCase().replace("B", /i/i.test(text) ? "iB" : "B");
 
-  /* People with their pace, and the text without them; null where a number of people stands for requests at once. */
+  /* People with their pace, or requests in a time, and the text without them; null where a number of people stands for
+     requests at once. */
   function crowdIn(text, workload) {
-    const people = PEOPLE.exec(text), pace = PACE.exec(text);
+    const people = PEOPLE.exec(text), pace = PACE.exec(text), interval = INTERVAL.exec(text);
+    const load = !people && LOAD.exec(text), often = pace || interval;
     const many = people && AT_ONCE.test(people[2]) &&
       !(/^p/i.test(people[2]) && workload.said.length); // people with a workload are no requests
-    if (!people || (!pace && many)) return [null, text];
-    const users = Number(people[1].replaceAll(",", ""));
-    const rate = pace && +((Number(pace[1]) || 1) * PER_MINUTE[pace[2].toLowerCase()]).toPrecision(3);
-    const often = rate ? `, ${rate} ${rate === 1 ? "request" : "requests"} per minute each` : "";
-    const rest = [people, pace].reduce((left, found) => (found ? left.replace(found[0], " ") : left), text);
-    return [{ users, rate: rate || undefined, said: `${count(users)} people${often}` }, rest];
+    if (load) {
+      const users = Number(load[1].replaceAll(",", "")) *
+        PER_MINUTE[(load[2] || "sec").replace(/^s$/i, "sec").toLowerCase()];
+      const lasting = DURATION.exec(text);
+      return crowdOf(text, [load, lasting], users, 1, lasting, `${count(users)} requests per minute`);
+    }
+    if (!people || (!often && many)) return [null, text];
+    const users = Number(people[1].replaceAll(",", "")), lasting = often && DURATION.exec(text);
+    const times = pace && (Number(pace[1]) || { twice: 2 }[pace[2]?.toLowerCase()] || 1);
+    const each = pace
+      ? times * PER_MINUTE[pace[3].toLowerCase()]
+      : interval
+      ? PER_MINUTE[interval[2].toLowerCase()] / Number(interval[1])
+      : 0;
+    const rate = each ? +each.toPrecision(3) : undefined;
+    const said = rate ? `, ${rate} ${rate === 1 ? "request" : "requests"} per minute each` : "";
+    return crowdOf(text, [people, often, lasting], users, rate, lasting, `${count(users)} people${said}`);
+  }
+
+  function crowdOf(text, parts, users, rate, lasting, said) {
+    const latency = lasting ? Number(lasting[1] || lasting[2]) : undefined;
+    const rest = parts.reduce((left, found) => (found ? left.replace(found[0], " ") : left), text);
+    return [{ users, rate, latency, said: said + (latency ? `, ${latency} s per request` : "") }, rest];
   }
 
   /* Words that a page of its own answers: they are understood, although no setting says them. */
@@ -1041,31 +1094,34 @@
      quantized copy of another (which the words would name), the one whose own name has them ("llama 2 7b" is not Code Llama 7B, which sqlcoder-7b-2 has the shape of), the commonly used, the fewest
      words, the newest, the shortest name. */
   function modelIn(models, words, state, understood, missed) {
+    const whole = wholeName(models, words);
     const asked = words.filter((word) => !FILLERS.has(word));
     const telling = asked.find((word) => namesOne(models, word));
     /** @type {any} */
     let best = null;
     for (const model of models) {
+      const named = whole?.model === model ? whole.words : [];
       const hits = asked.filter((word, n) =>
-        hit(model, plainName(word)) ||
+        named.includes(word) || hit(model, plainName(word)) ||
         (n > 0 && /^\d{1,3}$/.test(word) && model.words.includes(`${word}b`)) ||
         (n > 0 && /^\d/.test(word) && model.words.includes(plainName(asked[n - 1] + word)))
       );
       const names = (word) =>
-        word === telling ||
+        word === telling || named.includes(word) ||
         (KINDS.has(word)
           ? begins(model, word, asked)
           : /[a-z]{2}/.test(word) && isOwn(model, plainName(word)));
       if (!hits.some(names)) continue;
       const length = model.name.split(/[\s-]/).length;
-      const whole = hits.filter((word) => isWhole(model, plainName(word))).length;
+      const exact = hits.filter((word) => isWhole(model, plainName(word))).length;
       const own = model.name.toLowerCase().split(/[\s-]+/);
       const rank = [
         hits.length,
-        whole,
+        exact,
         -own.filter((word) => COPIES.test(word) && !asked.includes(word)).length,
         hits.filter((word) => own.includes(word)).length,
         model.common ? 1 : 0,
+        named.length,
         -length,
         model.release || "",
         -model.name.length,
@@ -1087,6 +1143,22 @@
       ? null
       : asked.slice(asked.findIndex((word) => best.hits.includes(word)), at + 1).join(" ");
     return best ? { unlisted, hits: best.hits, others: otherReleases(models, best) } : {};
+  }
+
+  /* The words that are a whole name of a model and follow each other, the longest run of them: {model, words}. Of one word
+     the question has no other. */
+  function wholeName(models, words) {
+    for (let size = Math.min(6, words.length); size >= 1; size -= 1) {
+      for (let n = 0; n + size <= words.length; n += 1) {
+        const some = words.slice(n, n + size), name = plainName(some.join(""));
+        if (
+          FILLERS.has(some[0]) || (size === 1 && words.some((word) => word !== some[0] && !FILLERS.has(word)))
+        ) continue;
+        const model = name.length > 3 && models.find(({ names }) => names.includes(name));
+        if (model) return { model, words: some };
+      }
+    }
+    return null;
   }
 
   /* Further models that the words name which the first one left: "deepseek-v3.2 or glm-5.2". */
@@ -1139,6 +1211,15 @@
     understood.splice(understood.indexOf(`${quantizer.toUpperCase()} weights`), 1);
   }
 
+  /* "gpt-oss 120b mxfp4": the format that the release has, which is the answer's own. */
+  function storedFormat(models, state, understood, missed) {
+    const stored = models.find(({ id }) => id === state.model)?.stored;
+    const place = missed.findIndex((word) => FORMATS[word] && stored?.startsWith(FORMATS[word][1]));
+    if (place < 0 || state.weights) return;
+    understood.push(`${missed[place].toUpperCase()} weights, as released`);
+    missed.splice(place, 1);
+  }
+
   /* Whether a word is of a name: one of its words, one up to its number ("qwen" of Qwen3, "3" of 3.1), or several that
      follow each other. A word of letters alone is no part of a longer one: "all" is not ALLaM. */
   const hit = (model, word) => word && (of(model.words, word) || (/\d/.test(word) && isPart(model, word)));
@@ -1175,12 +1256,13 @@
     const servers = Object.entries(file.servers || {}).map((
       [family, own],
     ) => [family, { ...own, idle: Object.values(own.idle).map((text) => text.split(" ")) }]);
-    const alone = ([id, name, maker, release, common, aliases]) => ({
+    const alone = ([id, name, maker, release, common, aliases, stored]) => ({
       id,
       name,
       maker,
       release,
       common: Boolean(common),
+      stored,
       names: [id, name, ...aliases].map(plainName),
       words: wordsIn([name, id, ...aliases]),
       own: wordsIn([name, id, ...aliases].map((text) => text.replace(/^.*?(--|\/)/, ""))), // without who published it
@@ -1301,8 +1383,14 @@
     const compared = new Set(engines).size + unpublished.length > 1;
     // Requests of so many tokens hold as many, unless the question says how long prompts and answers are.
     const held = { ...state, gpu: gpus.length ? undefined : state.gpu };
-    const sized = kvState.sizerAddress({ ...held, context: state.context || workload?.context }, {
-      ...(found.crowd && { concurrent: undefined, users: found.crowd.users, rate: found.crowd.rate }),
+    const usual = state.requests && !workload?.said.length ? kvKernel.USEFUL_TOKENS : undefined;
+    const sized = kvState.sizerAddress({ ...held, context: state.context || workload?.context || usual }, {
+      ...(found.crowd && {
+        concurrent: undefined,
+        users: found.crowd.users,
+        rate: found.crowd.rate,
+        latency: found.crowd.latency,
+      }),
       ...(workload?.prompt && { prompt: workload.prompt, average: undefined }),
       output: workload?.output,
       ttft: workload?.ttft,
@@ -1318,8 +1406,16 @@
       };
     }
     if (found.crowd) {
+      const { users, rate, latency } = found.crowd;
+      const flying = rate && latency && kvKernel.requestsInFlight(users, rate, latency);
       return {
-        said: "The sizer computes the requests at once and the GPUs for a number of people.",
+        said: `The sizer computes the requests at once and the GPUs for a load.${
+          flying
+            ? ` Little’s law: ${count(users)} × ${rate} per minute × ${latency} s = ${
+              count(+flying.toFixed(1))
+            } requests at once.`
+            : ""
+        }`,
         links: [[`size a deployment for ${found.crowd.said}`, sized]],
       };
     }
@@ -1424,6 +1520,7 @@
           found.each.length && model &&
           "It compares equal numbers of GPUs. The other links answer for the numbers in your question.",
           ...nearest,
+          model && nearest.length && "The command compares the releases of your question.",
         ].filter(Boolean).join(" "),
         links: [
           [
@@ -1453,6 +1550,15 @@
         ]],
       };
     }
+    if (model && !own && SMALLEST.test(text)) {
+      const priced = asks.some((word) => COST.test(word));
+      return {
+        said: priced ? "The least memory comes first: kvreport knows no prices. The sizer takes yours." : "",
+        links: priced ? [size, ofModel] : [ofModel, size],
+        smallest: true,
+        fewest: priced,
+      };
+    }
     const which = /\b(what|which|how many|cheapest|best) (gpus?|cards?|hardware|server)\b|\bbuy\b/i;
     const cost = asks.filter((word) => COST.test(word)), waits = asks.some((word) => SPEED.test(word));
     if (
@@ -1473,7 +1579,6 @@
         links: [[`the page of ${model.name}`, `models/${model.id}/`]],
       };
     }
-    if (model && !own && SMALLEST.test(text)) return { said: "", links: [ofModel, size], smallest: true };
     const choice = asks.filter((word) => CHOICE.test(word));
     const speed = asks.filter((word) => SPEED.test(word));
     const about = { model: state.model, gpu: state.gpu, context: state.context };

@@ -475,6 +475,13 @@
     };
   }
 
+  /* The requests of a deployment whose pools are larger by the error of the estimate. */
+  const mostServed = (deployment, context) =>
+    serve({
+      ...deployment,
+      ranks: deployment.ranks.map((rank) => shifted(at(rank, context), rank.uncertainty)),
+    }, context).users;
+
   /* Tokens of a deployment's pools in requests of one length, as the engine's log counts them; Infinity where nothing
      limits them. See kvreport.accounting.capacity.printed_tokens. */
   function poolTokens(deployment, context) {
@@ -607,6 +614,7 @@
     deploy,
     serve,
     serves,
+    mostServed,
     poolTokens,
     commandNotes,
     underEngine,

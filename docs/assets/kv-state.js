@@ -361,6 +361,7 @@
       weights,
       kv: kv === "fp8" ? kv : undefined,
       engine,
+      ...(requests && { burst: "1", spares: "0" }), // requests at once are the peak
       ...more,
     };
     return `sizer/?${new URLSearchParams(

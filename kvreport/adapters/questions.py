@@ -60,8 +60,12 @@ def _tools(uri: str, reader: Reader, catalog: Catalog) -> str:
     sized = {
         "model": model.slug,
         "gpu": gpu.id,
-        "context": context,
         "concurrent": max(reader.requests, 1),
+        "prompt": "none",
+        "context": context,
+        "average": context,
+        "burst": 1,
+        "spares": 0,
     } | formats
     case = {"gpu": gpu.id, "tp": reader.gpus, "context": context} | formats
     listed = (

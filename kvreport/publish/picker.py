@@ -1,6 +1,7 @@
 """What the pages' pickers and the box for free text look through: models and accelerators with their names.
 
-``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names], ``gpus`` are
+``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names] and the format of 4-bit
+floating-point weights that the release stores, if it does, ``gpus`` are
 [id, name, maker, release, common, other names, advertised memory], and so but for memory are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
 start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``servers`` has the flags
 of vLLM's and SGLang's servers: those of the pages' state by their key in an address, and those that change no memory.
@@ -40,7 +41,15 @@ def facts(site: SiteData) -> dict[str, Any]:
     newest = sorted(site.models, key=lambda model: (model.release or "", model.name), reverse=True)
     return {
         "models": [
-            [model.slug, model.name, model.maker, model.release, int(model.id in common), list(model.aliases)]
+            [
+                model.slug,
+                model.name,
+                model.maker,
+                model.release,
+                int(model.id in common),
+                list(model.aliases),
+                *([model.weight_format] if "fp4" in model.weight_format else []),
+            ]
             for model in newest
         ],
         "gpus": [

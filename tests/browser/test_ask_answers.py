@@ -152,8 +152,50 @@ def test_every_layout_is_tried_for_so_many_requests(page, address):
     assert "DP 8 attention + expert parallel" in remark.inner_text()
     link = page.locator("[data-kv-slot=conditions] a", has_text="Size it with more layouts")
     assert link.get_attribute("href").endswith(
-        "sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&concurrent=9000&prompt=none&context=128K&average=128K"
+        "sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&concurrent=9000&prompt=none&context=128K&average=128K&burst=1&spares=0"
     )
+
+
+def test_the_fewest_gpus_name_a_smaller_number_that_may_fit(page, address):
+    """The larger number stood alone, while a smaller one fell short by less than the error of the estimate."""
+    model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "b200-sxm-180gb", "context_tokens": 32768}
+    assert estimate(model, **asked, tensor_parallel=4).verdict == "may_fit"
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "fewest B200 for DeepSeek-V3 at 32K")
+    page.locator("[data-kv-remark]", has_text="Fewest GPUs").wait_for()
+    said = page.inner_text("[data-kv-remark]")
+    assert "8 × B200" in said.split(" Within ")[0]
+    assert "Within the error of the estimate, fewer may be enough: 4 × B200" in said
+
+
+def test_the_cheapest_gpu_is_the_one_with_the_least_memory_which_is_said(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    shown(page, "cheapest GPU for llama 3.1 8b at 32K with 4 requests")
+    said = page.inner_text("[data-kv-slot=headline]")
+    single = [float(gib) for gib in re.findall(r"\(([\d.]+) GiB usable\)", said)]
+    assert single == sorted(single)
+    assert len(single) > 1
+    fewest = [int(gib) for gib in re.findall(r", (\d+) GiB usable", said)]
+    assert fewest == sorted(fewest)
+    assert len(fewest) == 4
+    assert "kvreport knows no prices" in said
+
+
+def test_expert_parallelism_that_is_asked_for_is_the_answer_s(page, address):
+    """The headline had a layout without it, which serves more."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "Expert parallelism for DeepSeek-V3 on 8 x B200: how many requests of 8K")
+    page.locator("[data-kv-remark]", has_text="Without expert parallelism: ").wait_for()
+    assert "expert parallel)" in page.inner_text("[data-kv-slot=headline]")
+    ranked, others = page.inner_text("[data-kv-remark]").split("Without expert parallelism: ")
+    assert "TP 8:" in others
+    assert "expert parallel:" not in others
+    assert "TP 8:" not in ranked
+    link = page.locator("[data-kv-remark] a", has_text="TP or DP for MLA models")
+    assert link.get_attribute("href").endswith("questions/mla-tp-or-dp/")
 
 
 def test_the_number_of_gpus_of_a_model_is_told_for_each_known_one(page, address):
@@ -278,7 +320,7 @@ def test_a_number_of_gpus_that_divides_no_heads_is_said_with_those_that_do(page,
 
 def test_an_engine_that_may_take_all_memory_has_no_share_of_1(page, address):
     page.goto(f"{address}?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&engine=sglang")
-    page.locator("[data-kv-slot=headline]", has_text="serves").wait_for()
+    page.wait_for_selector("[data-kv-shown*='engine=sglang']")
     caption = page.locator("figcaption", has_text="A process can use")
     assert "the engine may take all of it." in caption.inner_text()
 

@@ -183,7 +183,7 @@ def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, comma
         ("compare h100 and h200 for llama 70b", "compare/"),
         (
             "which gpu for 20 users of llama 70b",
-            "sizer/?model=meta-llama--Llama-3.1-70B-Instruct&concurrent=20",
+            "sizer/?model=meta-llama--Llama-3.1-70B-Instruct&concurrent=20&prompt=none&context=8K&average=8K&burst=1&spares=0",
         ),
         ("best coding model rtx 4090 64k", "gpus/rtx-4090/?context=65536"),
         (
