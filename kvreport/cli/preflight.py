@@ -369,9 +369,11 @@ def to_dict(one: Answered) -> dict[str, Any]:
 
 def _start_of(estimate: Estimate, verdict: str) -> str:
     """Whether a server starts; empty where its engine may start with a pool of less than one request."""
+    from kvreport.accounting.engines.registry import rules
+
     if verdict in STARTS:
         return "May start: " if verdict == "may_fit" else "Starts: "
-    return "Does not start: " if estimate.request.engine.family == "vllm" else ""
+    return "Does not start: " if rules(estimate.request.engine).needs_one_request else ""
 
 
 def text(answers: Sequence[Answered], required: int | None) -> list[str]:

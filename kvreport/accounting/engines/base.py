@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.step import (
@@ -39,6 +39,9 @@ class EngineRules:
     """The rules of one engine record; as they stand, those of an engine that reserves and rounds nothing."""
 
     engine: Engine  # The record whose release and constants apply.
+
+    needs_one_request: ClassVar[bool] = False
+    """Whether a server refuses to start with a pool of less than one request of the longest context."""
 
     # --- formats ----------------------------------------------------------------------------------------
 

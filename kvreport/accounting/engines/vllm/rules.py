@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
@@ -53,6 +53,8 @@ _WORTH_SAYING: Final = GIB // 4
 @dataclass(frozen=True, slots=True)
 class Vllm(EngineRules):
     """The rules of one vLLM release."""
+
+    needs_one_request: ClassVar[bool] = True
 
     def _has(self, rule: str) -> bool:
         return release_of(self.engine).has(rule)
