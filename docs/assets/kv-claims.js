@@ -61,6 +61,10 @@
 
     const asked = new URLSearchParams(location.search); // a link says the figure
     for (const field of asked.has("value") ? fields : []) kvreport.put(field, asked.get(field.name) || "");
+    for (const field of $$("input", form)) {
+      // What is typed replaces the example, as it does where the key Tab leads to the field.
+      field.addEventListener("click", () => field.value === field.defaultValue && field.select());
+    }
     form.addEventListener("input", write);
     form.addEventListener("submit", judge);
     write();

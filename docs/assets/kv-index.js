@@ -36,6 +36,14 @@
     return found ? Number(found[1].replace(/,/g, "")) * (SCALES[found[2]] || 1) : text.toLowerCase();
   }
 
+  /* A quantile of ascending numbers, between two of them where it falls there. */
+  function quantile(numbers, share) {
+    const place = share * (numbers.length - 1), below = Math.floor(place);
+    return numbers[below] + (place - below) * ((numbers[below + 1] ?? numbers[below]) - numbers[below]);
+  }
+
+  const percent = (share) => `${(100 * share).toFixed(share < 0.01 ? 2 : 1)}%`;
+
   function sortBy(table, index, falling) {
     $$("thead th", table).forEach((head, n) => {
       if (n === index) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
@@ -67,6 +75,7 @@
     const noun = tools.dataset.kvNoun;
     let rows = rowsOf(table);
     const text = $("input[name=name]", tools), said = $(".kv-said", tools);
+    const errors = said.nextElementSibling;
     const facets = $$("fieldset", tools).map((field) => ({
       key: field.dataset.facet,
       label: $("legend", field).textContent,
@@ -80,7 +89,8 @@
 
     const valuesOf = (row, key) => (row.dataset[key] || "").split("|");
     const passes = (row, without) =>
-      (without === "name" || !state.name || matches(row.dataset.search, state.name[0])) &&
+      (without === "name" || !state.name ||
+        matches(row.dataset.search ?? row.textContent.toLowerCase(), state.name[0])) &&
       facets.every(({ key }) =>
         key === without || !state[key] || valuesOf(row, key).some((one) => state[key].includes(one))
       );
@@ -127,6 +137,7 @@
           ? `All ${plural(rows.length, noun)}.`
           : `${count(shown)} of ${plural(rows.length, noun)}${words.length ? ": " + words.join("; ") : ""}.`,
       );
+      errors.replaceChildren(...(words.length && shown ? [errorsOf(rows.filter((row) => !row.hidden))] : []));
       if (!shown) said.append(` ${culprit()}`);
       if (words.length) {
         said.append(
@@ -144,6 +155,41 @@
         );
       }
       said.append(ignoredNote(ignored) || "");
+    }
+
+    /* How far off the rows are that a filter leaves, apart by the facet that the tools name; the column is that of errors. */
+    function errorsOf(left) {
+      const by = facets.find(({ key }) => key === tools.dataset.kvErrors);
+      const column = heads.indexOf("error"), groups = new Map();
+      for (const row of by ? left : []) {
+        const { textContent, dataset } = row.cells[column], [key] = valuesOf(row, by.key);
+        const error = Math.abs(Number(dataset.value ?? told(textContent.trim())));
+        groups.set(key, [...(groups.get(key) || []), error]);
+      }
+      if (!groups.size) return "";
+      const lines = [...groups].sort(([, a], [, b]) => b.length - a.length).map(([key, found]) => {
+        found.sort((a, b) => a - b);
+        const figures = [count(found.length), percent(quantile(found, 0.5)), percent(quantile(found, 0.9))];
+        const name = make("th", { scope: "row" }, key);
+        return make("tr", {}, name, ...figures.map((text) => make("td", { class: "kv-num" }, text)));
+      });
+      const titles = ["Figures", "Median error", "90th percentile"];
+      return make(
+        "table",
+        { class: "kv-table" },
+        make("caption", {}, "Errors of the rows that the filters leave, in either direction"),
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            make("th", { scope: "col" }, by.label),
+            ...titles.map((title) => make("th", { scope: "col", class: "kv-num" }, title)),
+          ),
+        ),
+        make("tbody", {}, ...lines),
+      );
     }
 
     function filterWords() {

@@ -30,11 +30,13 @@
     let turn = 0, unread = [], library = null;
 
     /* What the reader chose stands in the address; the log does not. */
-    function choose() {
+    async function choose() {
       const state = { model: named.value(), gpu: device.value() };
+      const checked = $(".kv-told", box);
       unread = [];
       history.replaceState(history.state, "", location.pathname + kvState.search(state) + location.hash);
-      show();
+      await show();
+      if (checked) $(".kv-whole button", box)?.click(); // what Python answered, for what is chosen now
     }
 
     const slugs = new Map(

@@ -48,12 +48,29 @@
     put("state", "Recurrent state per request", sized(deployment?.state), split);
   }
 
+  const badges = new WeakMap();
+
+  /* The badge as printed, or of the GPU that a state names; the requests that it shows are those of the site's file. */
+  async function badge(root, gpu) {
+    const code = $("#__kv_badge code", root);
+    if (!code) return;
+    if (!badges.has(code)) badges.set(code, code.textContent);
+    const printed = badges.get(code), slug = location.pathname.split("/").filter(Boolean).pop();
+    const [, label] = /^\[!\[(.*?)\]/.exec(printed);
+    const all = gpu && await kvreport.load(new URL(`badge/${slug}.json`, kvreport.root)).catch(() => null);
+    const other = all?.gpus[gpu.id]?.label;
+    const asked = (text) => new URLSearchParams({ label: text }).toString();
+    code.textContent = !other ? printed : printed.replace(`[${label}]`, `[${other}]`)
+      .replace(asked(label), asked(other)).replace(/(gpus%5B%27).*?(%27)/, `$1${gpu.id}$2`);
+  }
+
   /* --- a model's table of accelerators ------------------------------------------------------------------------ */
 
   /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or in the layout that
      was chosen. */
   async function rewrite(root, one, chosen, wanted) {
     figures(root, one);
+    badge(root, one.gpu);
     const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
     const list = $(".kv-groups", root);
     if (!table) return;
@@ -166,6 +183,7 @@
       render: rewrite,
       restore: (root, base, site) => {
         restoreTable(root);
+        badge(root);
         openers(root, base, site);
       },
     },

@@ -69,7 +69,21 @@
     });
   }
 
-  function bar({ state }, deployment, here, at, title) {
+  /* What makes the activations of experts over data ranks many times those of other layouts, and what reduces them. */
+  function gatheredNote({ site }, deployment) {
+    const { layout, ceiling } = deployment, parts = ceiling ? null : kvCapacity.reserveParts(deployment);
+    return parts && site.engine.family === "vllm" && layout.dp > 1 && layout.ep
+      ? ` ${
+        result.fill(words.sentences.experts_of_ranks, {
+          activations: gib(parts.activations),
+          ranks: layout.dp,
+        })
+      }`
+      : "";
+  }
+
+  function bar(one, deployment, here, at, title) {
+    const { state } = one;
     const { gpu } = deployment;
     const request = kvCapacity.reservedBytes(deployment, at);
     const states = Math.min(here * deployment.state, here * request);
@@ -96,7 +110,7 @@
         })
       } The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
-      } GiB. ${words.sentences.band_of_kind}`,
+      } GiB. ${words.sentences.band_of_kind}${gatheredNote(one, deployment)}`,
     );
   }
 

@@ -59,6 +59,7 @@ class Compared:
     weights: str | None = (
         None  # Format of the weights, without its groups: ``fp8``; None if the model is not known.
     )
+    model: str | None = None  # Its id in the catalog; None if it is not there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,7 @@ def compare(catalog: Catalog, observation: Observation) -> Compared:
         within_band=judged.within_band,
         old=old is not None,
         weights=None if model is None else _format_of(model, observation),
+        model=None if model is None else model.id,
     )
 
 

@@ -68,6 +68,20 @@ def test_another_log_takes_the_answer_away_and_asks_nothing_of_itself(page: Any)
 
 
 @needs_runtime
+def test_another_gpu_is_checked_again_where_an_answer_was_shown(page: Any) -> None:
+    """The answer was deleted, and the reader had to ask anew."""
+    page.click(".kv-whole button")
+    until(page, "!!document.querySelector('.kv-told')", WAIT_MS / 1000)
+    page.click("#kv-l-gpu")
+    page.fill("#kv-l-gpu", "B200")
+    page.keyboard.press("Enter")
+    until(page, "location.search.includes('b200')")
+    until(page, "!!document.querySelector('.kv-told')", WAIT_MS / 1000)
+    page.click("[data-kv-any=gpu]")
+    until(page, "!location.search.includes('gpu=')")
+
+
+@needs_runtime
 def test_the_ledgers_form_writes_the_command_and_shows_the_librarys_judgment(page: Any) -> None:
     """What the library answers is held equal to the package's by ``tests/unit/test_python_bundle.py``."""
     found = json.loads(
@@ -79,6 +93,12 @@ def test_the_ledgers_form_writes_the_command_and_shows_the_librarys_judgment(pag
         "found => kvreport.loadLibrary = async () => ({ call: async (asked) => { kvreport.said = asked; return found; } })",
         found["result"],
     )
+    # What is typed into a field replaces the example.
+    page.click("[name=value]")
+    page.keyboard.type("2.5")
+    assert page.input_value("[name=value]") == "2.5"
+    page.keyboard.type("0")
+    assert page.input_value("[name=value]") == "2.50"
     page.select_option("[name=quantity]", "kv_request")
     for name, text in {"value": "1", "unit": "GB", "context": "8K"}.items():
         page.fill(f"[name={name}]", text)

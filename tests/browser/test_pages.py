@@ -786,3 +786,50 @@ def test_what_follows_no_state_says_that_it_is_an_example(visit):
         assert ", 8K tokens" in note
     page.click("[data-kv-reset]")
     page.wait_for_selector("[data-kv-example]", state="hidden")
+
+
+def test_activations_of_experts_over_data_ranks_are_explained(visit, tiny_site):
+    """DeepSeek-V3 on 16 GPUs showed 44.3 GiB of activations, libraries and graphs without a word."""
+    from kvreport import estimate
+    from kvreport.catalog.load import load_catalog
+
+    page = visit.go("models/deepseek-ai--DeepSeek-V3/?gpu=b200-sxm-180gb&dp=16&ep=1")
+    caption = page.locator(".kv-barfigure figcaption", has_text="data ranks")
+    caption.wait_for()
+    asked = {"gpu": "b200-sxm-180gb", "data_parallel": 16, "expert_parallel": True, "nodes": 2}
+    known = load_catalog(tiny_site.catalog)
+
+    def activations(**more):
+        found = estimate("deepseek-ai/DeepSeek-V3", context_tokens=8192, catalog=known, **asked, **more)
+        return found.budget.activations
+
+    text = caption.inner_text()
+    assert f"Activations take {units.gib(activations())} GiB" in text
+    assert "all 16 data ranks" in text
+    # Each of the two flags that the page names does what it says.
+    assert activations(max_batched_tokens=2048) < 0.6 * activations()
+    assert activations(all2all_backend="deepep_high_throughput") < 0.6 * activations()
+    visit.go("models/deepseek-ai--DeepSeek-V3/?gpu=b200-sxm-180gb&tp=8")
+    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
+    assert "data ranks" not in page.locator(".kv-barfigure figcaption").first.inner_text()
+
+
+@pytest.mark.parametrize("uri", ["", "models/", LLAMA, "log/"])
+def test_every_control_of_the_head_shows_that_it_has_the_focus(visit, uri):
+    """The logo had no outline until a script of the theme had seen a key."""
+    visit.page.route("**/bundle*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    page = visit.go(uri)
+    outlined = """() => {
+      const one = document.activeElement;
+      if (!one.closest(".md-header, .md-tabs")) return null;
+      const seen = one.matches(".md-option") ? one.nextElementSibling : one;
+      const { outlineStyle, outlineWidth } = getComputedStyle(seen);
+      return [one.outerHTML.slice(0, 80), outlineStyle !== "none" && parseFloat(outlineWidth) >= 2];
+    }"""
+    stops = []
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(outlined))
+    named = [stop for stop in stops if stop]
+    assert len(named) >= 2
+    assert [stop for stop in named if not stop[1]] == []

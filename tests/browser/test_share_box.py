@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from serving import until
 from visits import page
 
 from kvreport.publish.embeds import UNKNOWN_SITE
@@ -64,6 +65,20 @@ def test_a_build_without_an_address_is_cited_where_it_was_opened(page: Any, addr
         page.locator("#badge code, code", has_text="img.shields.io").first.inner_text().count("127.0.0.1")
         == 2
     )
+
+
+def test_the_badge_is_that_of_the_gpu_that_the_page_shows(page: Any, address: str) -> None:
+    """It named the page's example, whatever was chosen."""
+    code = page.locator("code", has_text="img.shields.io").first
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/?gpu=rtx-4090")
+    until(page, "document.querySelector('#__kv_badge').textContent.includes('RTX 4090')")
+    text = code.inner_text()
+    label = re.match(r"\[!\[(.*?)\]", text)[1]
+    asked = parse_qs(urlsplit(text.partition("](")[2].partition(")")[0]).query)
+    assert asked["label"] == [label] == ["Llama 3.1 8B on one RTX 4090"]
+    assert asked["query"] == ["$.gpus['rtx-4090'].message"]
+    page.goto(f"{address}models/meta-llama--Llama-3.1-8B-Instruct/")
+    assert "RTX 4090" not in code.inner_text()
 
 
 def test_the_tools_of_charts_are_there_before_anybody_moves(page: Any, address: str) -> None:

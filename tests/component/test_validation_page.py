@@ -35,8 +35,8 @@ def page(catalog: Catalog) -> Page:
 
 
 @pytest.fixture(scope="module")
-def logs(found: Validation) -> Page:
-    return every_log.page(found, validation_page.QUANTITIES)
+def logs(found: Validation, catalog: Catalog) -> Page:
+    return every_log.page(found, validation_page.QUANTITIES, catalog)
 
 
 def section(page: Page, name: str) -> BeautifulSoup:
@@ -46,6 +46,24 @@ def section(page: Page, name: str) -> BeautifulSoup:
 def test_every_printed_figure_has_a_row(logs: Page, found: Validation) -> None:
     rows = section(logs, "logs").select("tbody tr")
     assert len(rows) == sum(len(case.comparisons) for case in found.cases)
+
+
+def test_figures_are_filtered_by_engine_format_and_kind_of_model(logs: Page, found: Validation) -> None:
+    """ "Which logs support FP8 models with experts, and how wrong?" had no answer on the page."""
+    html = section(logs, "logs")
+    wanted = {"engine": "vLLM", "format": "FP8", "layers": "Mixture of experts", "kind": "latent"}
+    offered = {
+        field["data-facet"]: {chip.get("value") for chip in field.select("button")}
+        for field in html.select("fieldset")
+    }
+    assert all(value in offered[facet] for facet, value in wanted.items())
+    chosen = "".join(f'[data-{facet}="{value}"]' for facet, value in wanted.items())
+    rows = html.select(f"tr{chosen}")
+    assert any("DeepSeek" in row.th.get_text() for row in rows)
+    own = [case for case in found.cases if case.observation.id in rows[0].th.get_text()]
+    assert own[0].weights == "fp8"
+    # The rows that a filter leaves are summed up quantity by quantity.
+    assert html.select_one(".kv-index-tools")["data-kv-errors"] in offered
 
 
 def test_every_exclusion_is_said(logs: Page, found: Validation) -> None:
@@ -134,11 +152,11 @@ def test_an_answer_without_a_number_or_a_reason_is_refused(tmp_path: Path) -> No
         PeersFile.read(tmp_path)
 
 
-def test_a_logs_own_words_are_escaped(found: Validation) -> None:
+def test_a_logs_own_words_are_escaped(found: Validation, catalog: Catalog) -> None:
     case = next(case for case in found.cases if case.comparisons)
     observation = case.observation.model_copy(update={"model": "<script>alert(1)</script>"})
     made = every_log.page(
-        replace(found, cases=(replace(case, observation=observation),)), validation_page.QUANTITIES
+        replace(found, cases=(replace(case, observation=observation),)), validation_page.QUANTITIES, catalog
     )
     html = "".join(part.html for part in made.sections)
     assert "<script>alert" not in html

@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
-
-from markupsafe import Markup
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from kvreport import units
 from kvreport.catalog.observation import Observation
-from kvreport.evidence.validation import Validation
+from kvreport.evidence.validation import Compared, Validation
+from kvreport.publish.attention_types import cache_kind
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.site.kit.templating import render
+from kvreport.site.pages.index import facet_values
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.start import Comparison
 from kvreport.words import engine_name
 
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalog
+
 URI: Final = "evidence/logs/"
 PARENT: Final = "evidence/"
+_FACETS: Final = (
+    ("quantity", "Quantity"),
+    ("engine", "Engine"),
+    ("format", "Weight format"),
+    ("layers", "Layers"),
+    ("kind", "Attention type"),
+    ("flags", "Flags"),
+)
 
 
-def page(found: Validation, quantities: Mapping[str, str]) -> Page:
+def page(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -> Page:
     """Return the page of one validation's logs."""
-    cases = _cases(found, quantities)
+    cases = _cases(found, quantities, catalog)
+    names = {
+        "table": cases,
+        "facets": _FACETS,
+        "noun": "figure|figures",
+        "example": "h200",
+        "index_help": "Words of a row, such as a model, a device or a release. All words must match.",
+        "summary": "quantity",
+        "late": True,
+    }
+    printed = render("validation/logs_table.html", URI, {**names, "facet_values": facet_values(names)})
     conclusion = (
         f"{units.count(len(cases.rows))} printed figures of {units.count(len(found.cases))} published start-up logs, "
         "each with its prediction, its error and its source"
@@ -36,18 +58,18 @@ def page(found: Validation, quantities: Mapping[str, str]) -> Page:
         description=f"{conclusion}.",
         lead=render("validation/logs_lead.html", URI, {"conclusion": conclusion, "summary": PARENT}),
         sections=(
-            Section("logs", "Printed and predicted", _table(cases)),
-            Section("excluded", "Logs that cannot be compared", _table(_excluded(found))),
+            Section("logs", "Printed and predicted", printed),
+            Section(
+                "excluded",
+                "Logs that cannot be compared",
+                render("_table.html", URI, {"table": _excluded(found), "late": True}),
+            ),
         ),
         names=("start-up logs", "observations"),
     )
 
 
-def _table(table: Table) -> Markup:
-    return render("_table.html", URI, {"table": table, "late": True})
-
-
-def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:
+def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -> Table:
     def device(of: Observation) -> str:
         return f"{of.gpu_named}{f', {of.devices} devices' if (of.devices or 1) > 1 else ''}"
 
@@ -55,7 +77,20 @@ def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:
         return f"{engine_name(of.engine)} {of.engine_version or '(release not stated)'}"
 
     printed = [(case, case.observation, one) for case in found.cases for one in case.comparisons]
-    return listing(
+
+    def keys(case: Compared, quantity: str) -> tuple[tuple[str, str], ...]:
+        model = catalog.models.get(case.model or "")
+        experts = "unknown" if model is None else "Mixture of experts" if model.experts else "Dense"
+        return (
+            ("quantity", quantities[quantity]),
+            ("engine", engine_name(case.observation.engine)),
+            ("format", (case.weights or "unknown").upper().replace("UNKNOWN", "unknown")),
+            ("layers", experts),
+            ("kind", "unknown" if model is None else cache_kind(model)),
+            ("flags", "all known" if case.complete else "in part"),
+        )
+
+    table = listing(
         "Printed figures with their predictions",
         printed,
         texts("Model, as named in the log", lambda row: Cell(row[1].model, hint=row[1].id)),
@@ -67,9 +102,12 @@ def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:
         numbers("Error", lambda row: Cell(share(row[2].error), value=row[2].error)),
         texts("Flags", lambda row: "all known" if row[0].complete else "in part"),
         texts("Source", lambda row: Cell(row[1].origin.kind, href=row[1].origin.url or "")),
+        name="logs-table",
         css="kv-logs",
-        sortable=True,
+        noun="figures",
     )
+    rows = zip(table.rows, printed, strict=True)
+    return replace(table, rows=tuple(replace(row, keys=keys(one[0], one[2].quantity)) for row, one in rows))
 
 
 def _excluded(found: Validation) -> Table:

@@ -74,6 +74,7 @@ def _index(
 ) -> Page:
     given = {**context} | {
         "facet_values": facet_values(context),
+        "index_help": "Part of a name, id or alias. All words must match.",
         "drawing": inputs.drawing(context["chart"]),
     }
     return Page(
@@ -115,7 +116,7 @@ def models(site: SiteData) -> Names:
             replace(
                 size := tables.size_cell(whole.weight_bytes if whole else None, 1), value=_rough(size.value)
             ),
-            _token_cell(whole.token_bytes[long] if whole and long is not None else None),
+            token_cell(whole, long),
             Cell(units.human_tokens(model.context_tokens), "kv-num", value=model.context_tokens),
             Cell(
                 str(here.config.tensor_parallel) if here else "–",
@@ -150,13 +151,18 @@ def models(site: SiteData) -> Names:
         ),
         "table": Table(
             caption=f"Weights are as released{_stand_in(stand_in)}. Requests are concurrent requests of 8K tokens each on the fewest "
-            f"{name}s that serve the model, with {site.engine.label}",
+            f"{name}s that serve the model, with {site.engine.label}. KV per token is what one more token adds at full context. Where "
+            "windows or recurrent states stop that growth, it is the cache of a request of full context, divided by its tokens",
             head=Column("Model", numeric=False),
             columns=(
                 Column("Parameters"),
                 Column("Active", hint="Parameters that one token reads"),
                 Column("Weights", "GiB"),
-                Column("KV per token", "KiB", hint="KV cache of one more token at full context, per device"),
+                Column(
+                    "KV per token",
+                    "KiB",
+                    hint="KV cache of one more token at full context, on one device; where it stops growing, the average of a full context",
+                ),
                 Column("Context", "tokens"),
                 Column(f"{name}s", hint=f"The fewest {name}s that serve the model"),
                 Column("Requests", "at 8K"),
@@ -178,6 +184,7 @@ def models(site: SiteData) -> Names:
             ("year", "Released"),
         ),
         "noun": "model|models",
+        "example": "llama 70b",
         "chart": landscape(site),
     }
 
@@ -195,10 +202,14 @@ def one_device(site: SiteData, model: Model) -> Series | None:
     return site.capacities[model.id].single
 
 
-def _token_cell(size_bytes: int | None) -> Cell:
-    if size_bytes is None:
+def token_cell(whole: Series | None, long: int | None) -> Cell:
+    """One more token at full context; the average of a whole request where the cache has stopped to grow there."""
+    if whole is None or long is None:
         return Cell("–", "kv-num", value=-1, hint="unknown")
-    return Cell(_kib(size_bytes) if size_bytes else "0", "kv-num", value=_rough(size_bytes))
+    size_bytes: float = whole.token_bytes[long]
+    if not size_bytes:
+        size_bytes = whole.request_bytes[long] / whole.contexts[long]
+    return Cell(_kib(size_bytes) if size_bytes else "no cache", "kv-num", value=_rough(size_bytes))
 
 
 def _count_cell(count: int) -> Cell:
@@ -350,6 +361,7 @@ def gpus(site: SiteData) -> Names:
             ("evidence", "Evidence for usable memory"),
         ),
         "noun": "accelerator|accelerators",
+        "example": "h100",
         "chart": None,
     }
 
@@ -384,7 +396,7 @@ def _index_of_longest(model: Model, one: Series | None) -> int | None:
     return inside[-1] if inside else 0
 
 
-def _kib(size_bytes: int) -> str:
+def _kib(size_bytes: float) -> str:
     value = size_bytes / 1024
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
 

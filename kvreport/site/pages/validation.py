@@ -396,7 +396,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     made, found = page(catalog, inputs.drawings), of(catalog)
     if made is not None and found is not None:
         yield made
-        yield every_log.page(found, QUANTITIES)
+        yield every_log.page(found, QUANTITIES, catalog)
         more = comparisons.page(catalog)
         if more is not None:
             yield more

@@ -208,6 +208,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "downloads": _downloads(site, model),
         "cite": f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
         "badge": embeds.markdown(site, model, best.config.gpu) if best else "",
+        "unknown_site": embeds.UNKNOWN_SITE if site.site_url in ("", embeds.UNKNOWN_SITE) else "",
         "neighbours": _neighbours(site, model),
     }
 
