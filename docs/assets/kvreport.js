@@ -547,16 +547,14 @@
     const seen = new Set(), wide = new Set();
     let asked = false, live = true;
     const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
+    const overflows = (node) => node.scrollWidth > node.clientWidth + 1;
     const sizes = new ResizeObserver((entries) => {
       for (const { target } of entries) {
         // What is wider than a phone is scrolled by keys, too. Read first: below, classes change.
         if (
-          target instanceof HTMLElement && target.matches(SCROLLED) &&
-          target.scrollWidth > target.clientWidth + 1
+          target instanceof HTMLElement && target.matches(SCROLLED) && overflows(target)
         ) target.tabIndex = 0;
-        if (target.matches("table[data-kv-bare]") && target.scrollWidth <= target.clientWidth + 1) {
-          target.removeAttribute("tabindex");
-        }
+        if (target.matches("table[data-kv-bare]") && !overflows(target)) unstop(target);
       }
       // Every width is read before the first class changes: a change between two of them styles the page once more.
       const boxes = new Set(entries.map(({ target }) => target.closest(".kv-scroll")).filter(Boolean));
@@ -564,6 +562,12 @@
       Array.from(boxes).forEach((box, place) => fit(box, over[place]));
       follow();
     });
+
+    /* Nothing to scroll: no stop for the keyboard, once a reader who is there has left, whose place would be lost. */
+    function unstop(node) {
+      if (node !== document.activeElement) node.removeAttribute("tabindex");
+      else node.addEventListener("blur", () => overflows(node) || unstop(node), { once: true });
+    }
 
     function fit(box, over) {
       if (box.classList.contains("kv-wide") === over && box.classList.contains("kv-fits") !== over) return;
@@ -580,7 +584,7 @@
         }
       } else {
         wide.delete(box);
-        box.removeAttribute("tabindex"); // nothing to scroll: no stop for the keyboard
+        unstop(box);
         hint?.remove();
         const head = $("thead", box);
         if (head) head.style.transform = "";

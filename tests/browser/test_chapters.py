@@ -15,7 +15,7 @@ from typing import Any
 import chapters
 import pytest
 from bs4 import BeautifulSoup
-from serving import served
+from serving import served, until
 
 from kvreport.book.chapter import (
     Goal,
@@ -31,6 +31,7 @@ from kvreport.book.chapter import (
     listing,
     quiz,
     right,
+    table,
     wrong,
 )
 from kvreport.book.instruments import evaluate, shown
@@ -84,6 +85,11 @@ PIECES = (
 )
 
 
+BEGUN = """!document.querySelector(":is([data-kv-guess], [data-kv-quiz], [data-kv-choice], [data-kv-exercise],"
+    + " [data-kv-instrument]):not([data-kv-ready])")"""
+"""Whether every piece works: questions and instruments have scripts of their own, which come in any order."""
+
+
 def document(body: str) -> str:
     names = ("kvreport.css", "book.css")
     styles = "".join(f'<link rel="stylesheet" href="assets/{name}">' for name in names)
@@ -115,8 +121,7 @@ def page(browser: Any, lab: tuple[Path, str]) -> Iterator[Any]:
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     opened.goto(lab[1])
-    opened.wait_for_selector(".kv-live")
-    opened.wait_for_selector(".kv-lock")
+    until(opened, BEGUN)
     yield opened
     assert [fault for fault in faults if "favicon" not in fault and "404" not in fault] == []
     context.close()
@@ -294,13 +299,34 @@ def test_everything_is_there_without_scripts_and_in_print(browser: Any, lab: tup
     printed = browser.new_page()
     printed.set_default_timeout(5000)
     printed.goto(lab[1])
-    printed.wait_for_selector(".kv-live")
+    until(printed, BEGUN)
     printed.emulate_media(media="print")
     assert printed.locator(".kv-instrument table").is_visible()
     assert printed.locator(".kv-panel").first.is_hidden()
     printed.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert all(one.is_visible() for one in printed.locator("details p").all())
     printed.close()
+
+
+def test_a_table_that_turns_out_to_fit_keeps_the_focus_until_it_is_left(
+    browser: Any, lab: tuple[Path, str]
+) -> None:
+    """A table of an answer is a stop of the keyboard when the answer opens, before anything has measured it."""
+    folder, root = lab
+    body = f"<details><summary>Solution</summary>{table('Two', ['a', 'b'], [['c', 1]]).html}</details><a href=#>on</a>"
+    (folder / "fits.html").write_text(document(body), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(f"{root}/fits.html")
+    box = page.locator(".kv-scroll[tabindex]")
+    page.evaluate(
+        "document.querySelector('details').open = true, document.querySelector('.kv-scroll').focus()"
+    )
+    page.locator(".kv-fits").wait_for()
+    assert page.evaluate("document.activeElement.className").startswith("kv-scroll")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "on"
+    assert box.count() == 0
+    page.close()
 
 
 WHERE = """() => {
@@ -329,8 +355,7 @@ def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto(f"{address}k{number}.html")
-    page.wait_for_selector(".kv-live")
-    page.wait_for_selector(".kv-lock")
+    until(page, BEGUN)
     used: dict[str, str] = {}
     for _ in range(400):
         page.keyboard.press("Tab")
@@ -380,7 +405,7 @@ def test_instruments_of_a_chapter_show_what_their_tables_say(
     page = context.new_page()
     page.set_default_timeout(5000)
     page.goto(f"{address}{number}.html")
-    page.wait_for_selector(".kv-live")
+    until(page, BEGUN)
     for n, root in enumerate(found):
         labels = [label.get_text() for label in root.select("thead th")]
         box = page.locator(".kv-instrument").nth(n)
