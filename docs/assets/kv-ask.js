@@ -112,7 +112,26 @@
     ],
     [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
     [/^cudagraphs?$/, "what CUDA graphs take", "questions/cuda-graphs/"],
+    [
+      /^-*max[-_](num[-_]seqs|running[-_]requests)$/,
+      "what --max-num-seqs changes in memory",
+      "questions/max-num-seqs/",
+    ],
+    [
+      /^-*max[-_]num[-_]batched[-_]tokens$/,
+      "what --max-num-batched-tokens changes in memory",
+      "questions/batched-tokens/",
+    ],
+    [/^-*max[-_]model[-_]len$/, "which --max-model-len fits", "questions/max-model-len/"],
+    [
+      /^-*gpu[-_]memory[-_]utilization$/,
+      "which --gpu-memory-utilization a load needs",
+      "questions/utilization/",
+    ],
+    [/^-*mem[-_]fraction[-_]static$/, "how to set --mem-fraction-static", "questions/mem-fraction-static/"],
+    [/^-*kv[-_]cache[-_]dtype$/, "what a quantized KV cache saves", "questions/quantised-cache/"],
   ];
+  const A_FLAG = /^-*[a-z]+[-_][a-z]+[-_]/;
   /* People and how often each of them asks: they are no requests at once, which the sizer computes from them. */
   const PEOPLE =
     /\b(\d[\d,]*)\s+(people|persons|users|employees|staff|colleagues|coworkers|students|customers|members|developers|devs)\b/i;
@@ -299,7 +318,10 @@
       .replace(/-*\bpipeline[- ]parallel(?:ism)?(?:-size)?\b/g, "pp")
       .replace(/-*\bdata[- ]parallel(?:ism)?(?:-size)?\b/g, "dp")
       .replace(/-*\b(?:enable-)?expert[- ]parallel(?:ism)?\b/g, "ep")
-      .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(/-*\bmax[-_]model[-_]len\b=?/g, " ")
+      .replace(/(^|\s)-{1,2}(?=(?:tp|pp|dp|ep|dcp)\b)/g, "$1").replace(
+        /-*\bmax[-_]model[-_]len\b(?:=|\s+)(?=\d)/g,
+        " ",
+      )
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
       .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/(\d)\s*(?:->|→|=>)\s*(?=v?\d)/g, "$1 to ")
       .replace(/\b(vllm|sglang) (?:(?:from|between|releases?|versions?) )+(?=v?\d)/g, "$1 ")
@@ -1601,7 +1623,9 @@
     }
     if (!model) {
       const way = withoutModel({ ...found, text }, names, own, at, understood);
-      return { ...way, links: [...pages, ...way.links] };
+      if (!pages.length) return way;
+      const said = `Another page explains ${quoted(topics)}.${own ? ` ${way.said}` : ""}`;
+      return { ...way, said, links: [...pages, ...way.links], search: false };
     }
     const changing = [
       ...topics,
@@ -1630,9 +1654,11 @@
       said: unlisted
         ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
         : !other
-        ? `The numbers of this page do not include ${quoted(topics)}. Another page explains ${
-          topics.length > 1 ? "them" : "it"
-        }.`
+        ? topics.every((word) => A_FLAG.test(word))
+          ? `Another page explains ${quoted(topics)}.`
+          : `The numbers of this page do not include ${quoted(topics)}. Another page explains ${
+            topics.length > 1 ? "them" : "it"
+          }.`
         : `No answer here: ${quoted(unused)} ${unused.length > 1 ? "change" : "changes"} the question and ${
           unused.length > 1 ? "are" : "is"
         } not a setting of this page.`,
