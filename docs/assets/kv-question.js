@@ -37,9 +37,8 @@
   }
 
   const EXTRA = new Set(
-    ("layers growing_layers heads kv_heads component loaded slot_context slot_weights slot_experts").split(
-      " ",
-    ),
+    ("layers growing_layers heads kv_heads component image_side image_tokens loaded " +
+      "slot_context slot_weights slot_experts").split(" "),
   );
   const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
 
@@ -172,6 +171,10 @@
       return kvCapacity.demandOf(times, facts.peaks.gpus[gpuId], form, kv, place, options.tp || 1);
     }
 
+    /* Pixels per side of the square of an image that becomes one token. */
+    const imageSide = () =>
+      needed(extra.image_side, "the tensors of this model do not state the pixels of an image token");
+
     const known = (seconds) => {
       if (!Number.isFinite(seconds)) throw new NoAnswer("no rate of this accelerator is published");
       return seconds;
@@ -241,6 +244,8 @@
       growing_layers: () => extra.growing,
       heads: () => extra.heads,
       kv_heads: () => needed(extra.kv_heads, "a latent, no KV heads"),
+      image_side: imageSide,
+      image_tokens: ({ wide, high }) => Math.round(wide / imageSide()) * Math.round(high / imageSide()),
       component: ({ name }) => needed(extra.components[name] || null, `this model has no ${name} encoder`),
       decode_time: (options) =>
         known(kvKernel.decodeSeconds(step(options), options.batch || 1, options.tokens || 1024)),

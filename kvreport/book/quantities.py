@@ -19,6 +19,7 @@ from kvreport import estimation, units
 from kvreport.accounting import kv_cache, roofline, weights
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.engines.llama_cpp.placement import local_device
+from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Value, evaluate
@@ -187,6 +188,20 @@ class Quantities:
         """Number of parameters in one component, such as ``embedding``, ``routed_experts`` or ``vision``; 0 if it does not exist."""
         counted = weights.parameters_by_component(self._model(model))
         return sum(number for component, number in counted.items() if component == name)
+
+    def image_side(self, model: str) -> int:
+        """Pixels per side of the square of an image that becomes one token, by the tensors of the vision encoder."""
+        tower = Tower.of(self._model(model))
+        if tower is None or not tower.side:
+            raise InputError(
+                f"image_side: the tensors of {model!r} do not state the pixels of an image token"
+            )
+        return tower.side
+
+    def image_tokens(self, model: str, *, wide: int, high: int) -> int:
+        """Tokens of an image, whose sides are rounded to whole squares, without those that mark its beginning and end."""
+        side = self.image_side(model)
+        return math.floor(wide / side + 0.5) * math.floor(high / side + 0.5)
 
     def weights(self, model: str, format: str | None = None, *, tp: int = 1) -> int:  # noqa: A002
         """Bytes of the weights in a format. Without a format, the weights are as released."""

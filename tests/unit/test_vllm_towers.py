@@ -7,8 +7,10 @@ import pytest
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.vllm.reserve import read_rates
 from kvreport.accounting.engines.vllm.towers import Encoding, Tower, encoding
+from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import release_at
+from kvreport.errors import InputError
 from kvreport.units import GIB
 
 
@@ -30,6 +32,42 @@ def test_frames_of_a_video_keep_an_image_s_resolution_where_the_tower_has_no_pos
     catalog: Catalog,
 ) -> None:
     assert tower(catalog, "Qwen/Qwen2.5-VL-7B-Instruct").frames
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "largest"),
+    [
+        # Processors of Qwen-VL take at most 12.8 million pixels, since Qwen3-VL 16.8 million: 16,384 tokens of both.
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 28, 3584),
+        ("Qwen/Qwen3-VL-8B-Instruct", 32, 4096),
+        # A convolution over 2 x 2 patches of 14 pixels merges them, in a tower whose merger has a gated MLP as well.
+        ("zai-org/GLM-4.5V", 28, 3584),
+        ("zai-org/GLM-5.3-Flash", 28, 3584),
+    ],
+)
+def test_one_token_stands_for_a_square_of_pixels(
+    catalog: Catalog, name: str, side: int, largest: int
+) -> None:
+    """The page on images had tokens of Qwen3-VL alone."""
+    words = Quantities(catalog)
+    assert words.image_side(name) == tower(catalog, name).side == side
+    assert words.image_tokens(name, wide=largest, high=largest) == kernel.IMAGE_TOKENS
+    # Sides are rounded to whole squares: 36.6 x 36.6 and 32 x 32 of them.
+    assert words.image_tokens(name, wide=1024, high=1024) == {28: 1369, 32: 1024}[side]
+
+
+def test_every_tower_of_any_resolution_has_square_tokens_of_32_pixels_or_less(catalog: Catalog) -> None:
+    for model in catalog.models.values():
+        one = Tower.of(model)
+        if one is not None and one.merged:
+            assert one.side in (28, 32), model.id
+        elif one is not None:
+            assert one.side == 0, model.id
+
+
+def test_a_tower_of_tiles_has_no_tokens_by_pixels(catalog: Catalog) -> None:
+    with pytest.raises(InputError, match="do not state the pixels"):
+        Quantities(catalog).image_tokens("google/gemma-3-27b-it", wide=1024, high=1024)
 
 
 def test_towers_of_one_resolution_merge_nothing(catalog: Catalog) -> None:

@@ -11,7 +11,7 @@ pixels stay beside all that (0.22.0 to 0.28.0 ``models/qwen3_vl.py::Qwen3_Vision
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import isqrt, prod
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -67,6 +67,7 @@ class Tower:
     # Values per token that come out, in widths of the language model: more than one where layers in between
     # are tapped.
     outputs: int
+    side: int  # Pixels per side of the square that one token stands for; 0 where the resolution is fixed.
 
     @classmethod
     def of(cls, model: Model) -> Tower | None:
@@ -94,6 +95,7 @@ class Tower:
             positions=positions,
             frames=merged > 0 and not positions,
             outputs=1 + max((row.count for row in rows if "deepstack" in row.name), default=0),
+            side=entry.shape[-1] * isqrt(_convolved(every) or merged) if entry is not None and deep else 0,
         )
 
     @property
@@ -201,8 +203,13 @@ def _merged(rows: list[WeightGroup], width: int) -> int:
     """Patches to a token: the merger takes them side by side, or a convolution does."""
     sides = [row.shape[1] for row in rows if "merger" in row.name and len(row.shape) == 2]
     whole = [side // width for side in sides if side > width and side % width == 0]
-    convolved = [prod(row.shape[2:]) for row in rows if "downsample" in row.name and len(row.shape) > 2]
-    return max(whole + convolved, default=0)
+    return max(*whole, _convolved(rows), 0)
+
+
+def _convolved(rows: list[WeightGroup]) -> int:
+    """Patches to a token that a convolution merges; 0 without one."""
+    merging = (row for row in rows if "downsample" in row.name and len(row.shape) > 2)
+    return max((prod(row.shape[2:]) for row in merging), default=0)
 
 
 def _takes_frames(entry: WeightGroup) -> bool:

@@ -11,9 +11,11 @@ from typing import Any, Final
 from kvreport import units
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.book.quantities import Quantities
 from kvreport.build_cache import code
 from kvreport.catalog.caches import ChunkedAttention, SlidingWindow
 from kvreport.catalog.load import RELEASED
@@ -302,6 +304,12 @@ def _facts(site: SiteData, model: Model, best: Series | None, shown: int | None)
             yield KeyFigure(
                 "Recurrent state per request", units.human_bytes(best.state_bytes), split, "state"
             )
+    tower = Tower.of(model)
+    if tower is not None and tower.side:
+        tokens = Quantities(site.catalog).image_tokens(model.id, wide=1024, high=1024)
+        yield KeyFigure(
+            "Image of 1,024 × 1,024", f"{tokens:,} tokens", f"one for each {tower.side} × {tower.side} pixels"
+        )
     limit, exact = units.human_tokens(model.context_tokens), f"{model.context_tokens:,}"
     yield KeyFigure("Maximum context", limit, "tokens" if limit == exact else f"{exact} tokens")
 
