@@ -162,3 +162,37 @@ def test_a_virtual_gpu_is_refused_with_what_answers_for_it(name: str, device: st
 )
 def test_a_device_is_found_as_its_driver_prints_it(printed: str, id_: str) -> None:
     assert open_catalog().accelerator(printed).id == id_
+
+
+def test_a_gpu_page_lists_requests_on_each_slice_and_the_evidence_of_its_memory(catalog: Catalog) -> None:
+    """The numbers of a slice were on no page, and neither was whether a GPU's memory was measured."""
+    models = ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-3B-Instruct", "openai/gpt-oss-20b")
+    site = gather(
+        open_catalog(),
+        models=",".join(models),
+        gpus="h100-sxm-80gb,b300-sxm-288gb",
+        version="t",
+        site_url="",
+        progress=lambda _: None,
+    )
+    found = {}
+    for gpu in site.gpus:
+        names = gpu_page.context(site, gpu, gpu_rows.served(site))
+        table = names["on_slices"]
+        heads = [column.title for column in table.columns]
+        assert [row.head.text for row in table.rows] == [
+            model.name for model in sorted(site.models, key=lambda one: site.parameters[one.id])
+        ]
+        (usable,) = (fact for fact in names["facts"] if fact.label == "Usable by a process")
+        found[gpu.id] = heads, table, usable.note, names["usable_note"]
+    heads, table, note, _ = found["h100-sxm-80gb"]
+    assert heads == ["1g.10gb", "1g.20gb, 2g.20gb", "3g.40gb, 4g.40gb", "7g.80gb"]
+    for row in table.rows:
+        (model,) = (one.id for one in site.models if one.name == row.head.text)
+        for place, name in enumerate(("1g.10gb", "2g.20gb", "4g.40gb")):
+            said = estimate(model, gpu=f"h100:{name}", context_tokens=site.counted_context, catalog=catalog)
+            assert row.cells[place].value == said.max_concurrent_requests
+    assert note == "observed: reported by a real machine"
+    _, _, note, remark = found["b300-sxm-288gb"]
+    assert note == "derived: computed from other facts"
+    assert "does not name the chip" in remark

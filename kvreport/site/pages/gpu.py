@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from kvreport import units
@@ -11,7 +11,7 @@ from kvreport.accounting.support import on_accelerator
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.estimation import estimate
+from kvreport.estimation import Estimate, estimate
 from kvreport.publish import counts
 from kvreport.publish.log_coverage import under
 from kvreport.publish.series import Series
@@ -22,7 +22,7 @@ from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
 from kvreport.site.kit.elements import Bar, KeyFigure
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.reason_groups import Member, ReasonGroup, grouped
-from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
+from kvreport.site.kit.sources import EVIDENCE, evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
@@ -40,6 +40,8 @@ from kvreport.words import CAPTIONS, SENTENCES, counted, pieces
 
 EXAMPLES: Final[tuple[str, ...]] = tuple(read_table("charted models"))
 """Models that a GPU's chart shows where the catalog has them; up to six that it serves."""
+ON_SLICES: Final = 24
+"""Models whose requests on each slice a page lists."""
 
 _TERA: Final = 10**12
 
@@ -83,7 +85,7 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
             section("users", "Capacity by model", "gpu/users.html"),
             section("largest", "The largest model that fits", "_only_table.html", table=made["largest"]),
             *(
-                [section("slices", "Slices of the GPU (MIG)", "_only_table.html", table=made["slices"])]
+                [section("slices", "Slices of the GPU (MIG)", "gpu/slices.html")]
                 if made["slices"] is not None
                 else []
             ),
@@ -110,6 +112,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         "facts": tuple(_facts(gpu)),
         "bar": _bar(gpu),
         "memory": _memory(gpu),
+        "usable_note": gpu.memory.usable.note or "",
         "chart": boundary_plot(site, gpu),
         "grid": grid,
         "groups": groups,
@@ -126,6 +129,8 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         ),
         "largest": _largest(site, gpu),
         "slices": _slices(site, gpu) if gpu.slices else None,
+        "on_slices": _on_slices(site, gpu) if gpu.slices else None,
+        "slice": gpu.slices[0].name if gpu.slices else "",
         "rates": _rates(gpu),
         "notes": gpu.notes,
         "sources": source_lines(gpu.sources),
@@ -217,8 +222,10 @@ def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
     yield KeyFigure("Installed memory", installed, f"the product label says {advertised(gpu)}")
     if gpu.memory.driver_visible is not None:
         yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
-    note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
-    yield KeyFigure("Usable by a process", f"{units.gib(gpu.usable_bytes)} GiB", note)
+    evidence = gpu.memory.usable.evidence
+    yield KeyFigure(
+        "Usable by a process", f"{units.gib(gpu.usable_bytes)} GiB", f"{evidence}: {EVIDENCE[evidence]}"
+    )
     if gpu.bandwidth_bytes_per_s is not None:
         yield KeyFigure(
             "Memory bandwidth",
@@ -434,11 +441,38 @@ def _slices(site: SiteData, gpu: Accelerator) -> Table:
     )
 
 
+def _on_slices(site: SiteData, gpu: Accelerator) -> Table:
+    """The requests that models which many people run have on each slice; slices of the same memory share a column."""
+    sizes: dict[int, list[str]] = {}
+    for one in gpu.slices:
+        sizes.setdefault(gpu.sliced(one.name).usable_bytes, []).append(one.name)
+    weights = dict(site.on_one.get((gpu.id, RELEASED), ()))
+    largest = max((size for size in sizes if size < gpu.usable_bytes), default=0)
+    fitting = (model for model in site.models if weights.get(model.id, largest) < largest)
+    often = sorted(fitting, key=lambda model: (model.id not in EXAMPLES, -site.copies[model.id], model.id))
+
+    def requests(model: Model, name: str) -> Cell:
+        found = _estimate(site, model.id, f"{gpu.id}:{name}")
+        return tables.users_cell(found.max_concurrent_requests, found.verdict, found.shortfall_bytes)
+
+    return listing(
+        f"Concurrent requests of {units.human_tokens(site.counted_context)} tokens on one slice, for models with many quantized copies, as released",
+        sorted(often[:ON_SLICES], key=lambda model: (site.parameters[model.id], model.id)),
+        texts("Model", lambda model: Cell(model.name, href=f"models/{model.slug}/")),
+        *(numbers(", ".join(names), partial(requests, name=names[0])) for names in sizes.values()),
+        name="on-slices-table",
+        css="kv-grid",
+    )
+
+
 def _requests(site: SiteData, model: str, gpu: str) -> int:
     """Return how many requests one device serves, where the data set has no row for it."""
+    return _estimate(site, model, gpu).max_concurrent_requests
+
+
+def _estimate(site: SiteData, model: str, gpu: str) -> Estimate:
     context, engine = site.counted_context, site.engine.name
-    found = estimate(model, gpu=gpu, context_tokens=context, engine=engine, catalog=site.catalog)
-    return found.max_concurrent_requests
+    return estimate(model, gpu=gpu, context_tokens=context, engine=engine, catalog=site.catalog)
 
 
 def _rates(gpu: Accelerator) -> Table:
