@@ -151,7 +151,9 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             "ReserveRates": lambda: kernel.ReserveRates(
                 *(draw.random() * 1e6 for _ in range(11)),
                 draw.choice([0.0, draw.random() * 1e4]),
-                *(draw.random() * 1e6 for _ in range(4)),
+                draw.random() * 1e6,
+                draw.choice([0.0, draw.random() * 4]),
+                *(draw.random() * 1e6 for _ in range(3)),
                 draw.choice([1, 7]),
                 *(draw.random() * 1e6 for _ in range(2)),
                 draw.random() * 1e9,

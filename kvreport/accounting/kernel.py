@@ -165,6 +165,8 @@ class ReserveRates(NamedTuple):
     index_per_token: float  # Of the buffer that an indexer gathers keys in, per token of the longest context.
     index_less_per_token: float  # How much less that is where the context is longer than INDEXED_CONTEXT.
     index_logits: float  # Of the logits of an indexer.
+    # Of those, where they are for all requests at once, for one and one token of the longest.
+    index_logits_per_row: float
     # Outside the framework, where it is taken off
     # (:func:`~kvreport.accounting.engines.vllm.reserve.charges_handles`).
     non_framework: float
@@ -700,14 +702,11 @@ def sampled_activation_bytes(
     expanded = -(-latents // EXPANDED_BLOCK) * EXPANDED_BLOCK
     gathered = rates.gathered_own_per_token * tokens if step.own_kernels else 0.0
     beyond = max(tokens - rates.expert_chunk, 0.0) if rates.expert_chunk > 0 and not step.own_kernels else 0.0
-    forward = (
-        max(
-            rates.forward_per_token * tokens - rates.chunked_per_token * beyond + gathered,
-            rates.dense_per_token * tokens,
-            rates.stream_per_token * tokens + rates.expanded * expanded,
-        )
-        + rates.index_logits
-    )
+    forward = max(
+        rates.forward_per_token * tokens - rates.chunked_per_token * beyond + gathered,
+        rates.dense_per_token * tokens,
+        rates.stream_per_token * tokens + rates.expanded * expanded,
+    ) + max(rates.index_logits, rates.index_logits_per_row * rows * step.context)
     buffered = rates.buffer_per_row * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = sampling_per_row * rows + buffered + rates.kept_per_token * tokens
     images = max(min(rates.images, step.context // IMAGE_TOKENS), 1)

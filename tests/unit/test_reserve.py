@@ -1084,9 +1084,31 @@ def test_latents_have_partial_results_as_wide_as_they_are(catalog: Catalog) -> N
 )
 def test_latents_of_eight_longest_requests_are_expanded(context: int, requests: int, tokens: int) -> None:
     """``min(max(8 * max_model_len, 4 * max_num_seqs * block_size), 64K)``, in blocks of 16."""
-    rates = kernel.ReserveRates(*(0.0,) * 38)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
+    rates = kernel.ReserveRates(*(0.0,) * 39)._replace(expanded=1.0, images=1, largest_capture=512, shared=1)
     step = kernel.ReserveStep(1, requests, context, False, False, False, False, True, False)
     assert kernel.activation_bytes(rates, step) == tokens
+
+
+@pytest.mark.parametrize(
+    ("release", "context", "requests", "logits"),
+    [
+        ("0.30.0", 1_048_576, 256, 256 * 1_048_576 * 4),
+        ("0.31.0", 1_048_576, 1024, 1024 * 262_144 * 4),
+        ("0.33.0", 1_048_576, 1024, 1024 * 262_144 * 4),
+        ("0.33.0", 1_048_576, 256, 512 << 20),
+        ("0.33.0", 32_768, 1024, 512 << 20),
+    ],
+)
+def test_the_measuring_run_of_pooled_indexers_has_logits_of_all_requests(
+    catalog: Catalog, release: str, context: int, requests: int, logits: int
+) -> None:
+    """GLM-5.3 Flash: ``max(max_num_seqs * max_pool_len * 4, VLLM_SPARSE_INDEXER_MAX_LOGITS_MB)``, in 0.30 of ``max_model_len``."""
+    record = catalog.model("zai-org/GLM-5.3-Flash")
+    engine = catalog.engine(f"vllm@{release}")
+    rates = read_rates(record, engine, Told(images=False))._replace(sampling_per_row=0.0, buffer_per_row=0.0)
+    step = kernel.ReserveStep(8192, requests, context, True, False, False, True, True, False)
+    without = rates._replace(index_logits=0.0, index_logits_per_row=0.0)
+    assert kernel.activation_bytes(rates, step) - kernel.activation_bytes(without, step) == logits
 
 
 def test_a_short_longest_request_spares_expanded_latents(catalog: Catalog) -> None:

@@ -438,23 +438,33 @@ def own_expert_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
     return shape.experts_per_token * each + SERVED_BYTES * shape.hidden
 
 
-def index_workspace_bytes(shape: Shape, release: Release) -> tuple[float, float]:
+def index_workspace_bytes(shape: Shape, release: Release, *, listed: bool = False) -> tuple[float, float]:
     """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps; how much less for long ones.
 
     Long ones are those above :data:`kvreport.accounting.kernel.INDEXED_CONTEXT`.
     ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of several contexts,
     of 128 FP8 values and a 32-bit scale, as many fewer as tokens share a key (``deepseek_v4/attention.py``);
-    the buffer is shared with that of the experts.
+    the buffer is shared with that of the experts. ``listed``: True for a class of ``index_logits_of_requests``.
     """
     if not shape.gathers_keys:
         return 0.0, 0.0
     usual, long = release.count("index_contexts"), release.count("index_contexts_long")
-    each = INDEX_KEY_BYTES / shape.index_stride
+    whole = listed and "buffer" not in release.names("index_divided")
+    each = INDEX_KEY_BYTES / (1 if whole else shape.index_stride)
     return usual * each, (usual - long) * each
 
 
+def index_logit_bytes(shape: Shape, release: Release) -> float:
+    """Bytes of an indexer's logits per request and token of the longest context, for a class of ``index_logits_of_requests``.
+
+    The measuring run allocates 32 bits for each, in place of :data:`INDEX_LOGITS_BYTES` where those are more. A request that drafts
+    has several rows, of which one is counted.
+    """
+    return SCORE_BYTES / (shape.index_stride if "logits" in release.names("index_divided") else 1)
+
+
 def scored_bytes_per_row(
-    model: Model, shape: Shape, release: Release, *, second: bool
+    model: Model, shape: Shape, release: Release, *, second: bool, listed: bool = False
 ) -> tuple[float, float]:
     """Bytes of an indexer's logits in graphs, by requests of the largest and tokens of the longest request; then on B200s.
 
@@ -464,13 +474,15 @@ def scored_bytes_per_row(
     16 bits and copied to 32 (``as_fp32_logits``). AMD's kernels write them to the workspace that keys were gathered in.
     Layers of one stride share a graph's memory. Later layers with fewer tokens per key need larger rows, for which no block is
     free. The second runner counts them twice, as it does partial results (:func:`partial_bytes_per_row`; brook-012, -014, web-004).
+    ``listed``: True for a class of ``index_logits_of_requests``.
     """
     if not shape.gathers_keys:
         return 0.0, 0.0
+    whole = listed and "logits" not in release.names("index_divided")
     width = places = 0.0
     for one in model.every_cache:
-        if isinstance(one, Indexer) and 1 / one.stride > width:
-            width = 1 / one.stride
+        if isinstance(one, Indexer) and 1 / (1 if whole else one.stride) > width:
+            width = 1 / (1 if whole else one.stride)
             places += width
     counted = places * (2 if second else 1)
     narrow = SERVED_BYTES if release.has("scores_in_16_bits") else 0

@@ -31,6 +31,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     forward_bytes_per_token,
     gathered_bytes_per_token,
     graph_layers,
+    index_logit_bytes,
     index_workspace_bytes,
     kept_bytes,
     loaded_bytes_per_row,
@@ -185,12 +186,13 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         if graphs and not heads and not engine.lists("attends_both_ways", model.architecture)
         else (0.0, 0.0)
     )
+    by_request = engine.lists("index_logits_of_requests", model.architecture)
     scored = (
-        scored_bytes_per_row(model, sizes, release, second=second)
+        scored_bytes_per_row(model, sizes, release, second=second, listed=by_request)
         if graphs and vendor != "AMD"
         else (0.0, 0.0)
     )
-    indexed, less_indexed = index_workspace_bytes(sizes, release)
+    indexed, less_indexed = index_workspace_bytes(sizes, release, listed=by_request)
     split = 1 if expert_parallel else tensor_parallel
     ranks = ranks_in_band(engine, tensor_parallel, told.gathering)
     gathering = told.gathering if sizes.experts_per_token else 1
@@ -227,6 +229,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         index_per_token=indexed,
         index_less_per_token=less_indexed,
         index_logits=INDEX_LOGITS_BYTES if sizes.gathers_keys else 0,
+        index_logits_per_row=index_logit_bytes(sizes, release) if by_request else 0,
         non_framework=constant(engine, "non_framework_bytes"),
         linked=constant(engine, "non_framework_rank_bytes") * (max(tensor_parallel, gathering) > 1)
         if release.has("measures_links")
