@@ -6,6 +6,8 @@ last ``kernel - 1`` columns of the convolution's input, and the recurrence itsel
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.weights import Tensors
@@ -19,38 +21,35 @@ def mamba1_state(inner: int, state: int, kernel: int) -> RecurrentState:
     return RecurrentState(mechanism="mamba1", tensors=(conv, recurrent))
 
 
-def mamba2_state(
-    heads: int, head_dim: int, groups: int, state: int, kernel: int, precision: Precision = "model"
-) -> RecurrentState:
-    """Return the state of a Mamba-2 layer; B and C of each group pass the convolution as well."""
-    conv = StateTensor(
-        name="conv",
-        channels=heads * head_dim,
-        columns=kernel - 1,
-        groups=groups,
-        channels_per_group=2 * state,
-    )
-    recurrent = StateTensor(name="recurrent", channels=heads, columns=head_dim * state, precision=precision)
-    return RecurrentState(mechanism="mamba2", tensors=(conv, recurrent))
+class Mamba2(NamedTuple):
+    """Widths of a Mamba-2 mixer."""
 
+    heads: int
+    head_dim: int
+    groups: int
+    state: int  # Elements of each group's state.
+    kernel: int
 
-def mamba2_tensors(
-    keys: Keys,
-    path: str,
-    hidden: int,
-    heads: int,
-    head_dim: int,
-    groups: int,
-    state: int,
-    kernel: int,
-    *,
-    bias: bool,
-    conv_bias: bool = True,
-) -> Tensors:
-    """Return the tensors of a Mamba-2 mixer of ``heads`` heads and ``groups`` groups, each with a state of ``state``."""
-    given = {"hidden": hidden, "ssm_heads": heads, "ssm_dim": head_dim, "mamba_n_groups": groups}
-    given |= {"mamba_d_state": state, "mamba_d_conv": kernel, "mamba_conv_bias": conv_bias}
-    return part("mamba2", keys, path, **given, bias_ssm=bias, bias_ssm_out=bias, gated_norm=True)
+    def cache(self, precision: Precision = "model") -> RecurrentState:
+        """Return what a layer keeps; B and C of each group pass the convolution as well."""
+        heads, head_dim, groups, state, kernel = self
+        conv = StateTensor(
+            name="conv",
+            channels=heads * head_dim,
+            columns=kernel - 1,
+            groups=groups,
+            channels_per_group=2 * state,
+        )
+        columns = head_dim * state
+        recurrent = StateTensor(name="recurrent", channels=heads, columns=columns, precision=precision)
+        return RecurrentState(mechanism="mamba2", tensors=(conv, recurrent))
+
+    def tensors(self, keys: Keys, path: str, hidden: int, *, bias: bool, conv_bias: bool = True) -> Tensors:
+        """Return the tensors of a mixer in a model of ``hidden`` channels."""
+        heads, head_dim, groups, state, kernel = self
+        given = {"hidden": hidden, "ssm_heads": heads, "ssm_dim": head_dim, "mamba_n_groups": groups}
+        given |= {"mamba_d_state": state, "mamba_d_conv": kernel, "mamba_conv_bias": conv_bias}
+        return part("mamba2", keys, path, **given, bias_ssm=bias, bias_ssm_out=bias, gated_norm=True)
 
 
 def state_caches(name: str, state: RecurrentState) -> tuple[str, tuple[Cache, ...]]:

@@ -8,9 +8,8 @@ from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, open_context, stateful_sizes
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.mamba_mixers import (
+    Mamba2,
     mamba1_state,
-    mamba2_state,
-    mamba2_tensors,
     state_caches,
 )
 from kvreport.architectures.parts import part
@@ -49,21 +48,23 @@ def mamba2(keys: Keys) -> Blueprint:
     """Mamba-2 in every layer and no MLP (Codestral Mamba)."""
     longest, notes = open_context(keys, USUAL_CONTEXT)
     its = stateful_sizes(keys, longest)
-    heads = keys.whole("num_heads", high=1 << 14)
-    width = keys.whole("head_dim", high=1 << 14)
-    groups = keys.whole("n_groups", high=1 << 12)
-    state = keys.whole("state_size", high=1 << 14)
-    kernel = keys.whole("conv_kernel", low=2, high=1 << 10)
+    sizes = Mamba2(
+        heads=keys.whole("num_heads", high=1 << 14),
+        head_dim=keys.whole("head_dim", high=1 << 14),
+        groups=keys.whole("n_groups", high=1 << 12),
+        state=keys.whole("state_size", high=1 << 14),
+        kernel=keys.whole("conv_kernel", low=2, high=1 << 10),
+    )
     inner = keys.whole("expand", high=64) * its.hidden
-    if heads * width != inner:
+    if sizes.heads * sizes.head_dim != inner:
         raise keys.fault(
-            "num_heads", f"{heads} heads of {width}", f"expand times hidden_size ({inner}) in all"
+            "num_heads",
+            f"{sizes.heads} heads of {sizes.head_dim}",
+            f"expand times hidden_size ({inner}) in all",
         )
     bias, conv_bias = keys.flag("use_bias"), keys.flag("use_conv_bias")
-    sized = (its.hidden, heads, width, groups, state, kernel)
-    mixer = mamba2_tensors(keys, "mixer", *sized, bias=bias, conv_bias=conv_bias)
-    cache = state_caches("Mamba-2", mamba2_state(heads, width, groups, state, kernel))
-    layer = Layer(*cache, (*norm("norm", its.hidden), *mixer))
+    mixer = sizes.tensors(keys, "mixer", its.hidden, bias=bias, conv_bias=conv_bias)
+    layer = Layer(*state_caches("Mamba-2", sizes.cache()), (*norm("norm", its.hidden), *mixer))
     return _assemble(keys, its, layer, notes)
 
 

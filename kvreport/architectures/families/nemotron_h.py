@@ -9,7 +9,7 @@ from kvreport.architectures.attention import Kind, attention_cache, grouped_head
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
-from kvreport.architectures.mamba_mixers import mamba2_state, mamba2_tensors
+from kvreport.architectures.mamba_mixers import Mamba2
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, linear, norm, norms, placed
@@ -211,14 +211,16 @@ def _layer(keys: Keys, its: Sizes, kind: Part, counts: tuple[int, int] | None) -
         return Layer(*attention_cache(seen, its.kv_heads, its.head_dim, span=span), (*before, *tensors))
     if kind == "mamba":
         heads = keys.whole("mamba_num_heads", high=1 << 16)
-        width = keys.whole("mamba_head_dim", high=1 << 14)
-        groups = keys.whole("n_groups", "mamba_n_groups", high=heads)
-        state = keys.whole("ssm_state_size", high=1 << 14)
-        kernel = keys.whole("conv_kernel", "mamba_d_conv", low=2, high=1 << 10)
-        cache = mamba2_state(heads, width, groups, state, kernel, precision(keys, "mamba_ssm_cache_dtype"))
+        sizes = Mamba2(
+            heads,
+            head_dim=keys.whole("mamba_head_dim", high=1 << 14),
+            groups=keys.whole("n_groups", "mamba_n_groups", high=heads),
+            state=keys.whole("ssm_state_size", high=1 << 14),
+            kernel=keys.whole("conv_kernel", "mamba_d_conv", low=2, high=1 << 10),
+        )
+        cache = sizes.cache(precision(keys, "mamba_ssm_cache_dtype"))
         bias, conv_bias = keys.flag("use_bias"), keys.flag("use_conv_bias", "mamba_conv_bias")
-        sized = (its.hidden, heads, width, groups, state, kernel)
-        mixer = mamba2_tensors(keys, "mixer", *sized, bias=bias, conv_bias=conv_bias)
+        mixer = sizes.tensors(keys, "mixer", its.hidden, bias=bias, conv_bias=conv_bias)
         return Layer("Mamba-2", (cache,), (*before, *mixer))
     bias = keys.flag("mlp_bias")
     if kind == "mlp":

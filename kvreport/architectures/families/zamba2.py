@@ -10,8 +10,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.mamba_mixers import (
-    mamba2_state,
-    mamba2_tensors,
+    Mamba2,
 )
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -43,18 +42,22 @@ def zamba2(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size", default=4 * its.hidden)
     bias = keys.flag("add_bias_linear")
     heads, head_dim = _mamba2_heads(keys, its.hidden, "n_mamba_heads", "mamba_headdim")
-    groups = keys.whole("mamba_ngroups", high=1 << 12)
-    state = keys.whole("mamba_d_state", high=1 << 14)
-    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
+    sizes = Mamba2(
+        heads,
+        head_dim,
+        groups=keys.whole("mamba_ngroups", high=1 << 12),
+        state=keys.whole("mamba_d_state", high=1 << 14),
+        kernel=keys.whole("mamba_d_conv", low=2, high=1 << 10),
+    )
     mixer = (
         *norm("input_layernorm", its.hidden),
-        *mamba2_tensors(keys, "mamba", its.hidden, heads, head_dim, groups, state, kernel, bias=bias),
+        *sizes.tensors(keys, "mamba", its.hidden, bias=bias),
     )
     calling = (
         *linear("linear", "other", its.hidden, its.hidden),
         *placed(mixer, "mamba_decoder."),
     )
-    kept = mamba2_state(heads, head_dim, groups, state, kernel)
+    kept = sizes.cache()
     attention = FullAttention(kv_heads=its.kv_heads, key_dim=its.head_dim, value_dim=its.head_dim)
     hybrid = _zamba2_hybrid(keys, its.layers)
     layers = [
