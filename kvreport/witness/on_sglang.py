@@ -27,7 +27,7 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 
 
-class Planner:
+class SglangPlanner:
     """One release of SGLang on one kind of device."""
 
     def __init__(self, device: dict[str, Any]) -> None:

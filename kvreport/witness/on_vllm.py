@@ -51,7 +51,7 @@ class RankGroup:
         return lambda *_, **__: stand_in.Nothing()
 
 
-class Planner:
+class VllmPlanner:
     """One release of vLLM on one kind of device."""
 
     def __init__(self, device: dict[str, Any]) -> None:

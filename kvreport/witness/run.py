@@ -38,7 +38,9 @@ def main() -> None:
         if question["path"]:
             sys.path.insert(0, question["path"])
         try:
-            planner = importlib.import_module(f"on_{question['engine']}").Planner(question["device"])
+            engine = question["engine"]
+            planner = getattr(importlib.import_module(f"on_{engine}"), f"{engine.title()}Planner")
+            planner = planner(question["device"])
         except BaseException as error:  # noqa: BLE001 - why nothing can be asked is the answer
             print(json.dumps({"cannot": _said(error)}), file=told, flush=True)
             return

@@ -220,7 +220,7 @@ def test_one_of_two_engines_that_cannot_answer_says_why(model, result, engine, t
 def test_a_variable_that_one_case_sets_does_not_answer_the_next(tmp_path: Path) -> None:
     (tmp_path / "on_setting.py").write_text(
         "import os\n"
-        "class Planner:\n"
+        "class SettingPlanner:\n"
         "    release = '1.0'\n"
         "    def __init__(self, device): os.environ['OF_THE_ENGINE'] = 'kept'\n"
         "    def answer(self, folder, case):\n"
