@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from kvreport.catalog.load import load_catalog
 from kvreport.cli import main as run
 from kvreport.dataset.release import data_version
 from kvreport.publish import embeds, engine_changes, profiles, schemas
-from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -207,14 +207,9 @@ def samples(folder: Path) -> dict[str, list[Any]]:
 def published() -> Iterator[tuple[str, Any]]:
     """Yield (schema, content) of the JSON that a small site publishes."""
     catalog = load_catalog()
-    site = gather(
-        catalog,
-        models=",".join(MODELS),
-        gpus=",".join(GPUS),
-        version=data_version(catalog.folder),
-        downloads=NOTHING,
-        site_url="https://example.org/",
-    )
+    version = data_version(catalog.folder)
+    site = gather(catalog, models=",".join(MODELS), gpus=",".join(GPUS), version=version)
+    site = replace(site, site_url="https://example.org/")
     for address, content in (
         *profiles.files(site, profiles.every_model(site)),
         *embeds.files(site),
@@ -226,7 +221,7 @@ def published() -> Iterator[tuple[str, Any]]:
         )
         if kind is not None:
             yield kind, json.loads(content)
-    mac = gather(catalog, models=MODELS[0], gpus=MAC, version=data_version(catalog.folder), downloads=NOTHING)
+    mac = gather(catalog, models=MODELS[0], gpus=MAC, version=version)
     yield "site", json.loads(profiles.encode(profiles.site_facts(mac)))
 
 

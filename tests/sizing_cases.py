@@ -49,7 +49,7 @@ def searched_layouts() -> tuple[Layout, ...]:
 
 @cache
 def site(model: str) -> SiteData:
-    return gather(CATALOG, models=model, version="test", site_url="", progress=lambda _: None)
+    return gather(CATALOG, models=model, version="test")
 
 
 def workloads(model: str, count: int, seed: int = 0) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from kvreport.build_cache import cannot_keep, digest, forget, read_sealed, seale
 from kvreport.catalog.load import Catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.kept import CODE
+from kvreport.dataset.release import data_version
 from kvreport.dataset.write import publish
 from kvreport.errors import InputError
 
@@ -94,12 +95,11 @@ def prepare(
     *,
     models: str = "*",
     gpus: str = "*",
-    version: str,
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Downloads:
     """Return the published files, written into the cache if this state has not been written before."""
-    package = resources.package_dir()
+    package, version = resources.package_dir(), data_version(catalog.folder)
     roots = (catalog.folder, *(package / name for name in CODE))
     state = digest(roots, ("numpy", "pyarrow"), models, gpus, version, site_url)
     folder = cache / "dataset" / state

@@ -13,7 +13,7 @@ from kvreport.dataset.matrix import Cube, matrix
 from kvreport.estimation.named import AUTO
 from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
-from kvreport.publish.downloads import NOTHING, Downloads
+from kvreport.publish.downloads import NOTHING
 from kvreport.publish.kept_values import Parts
 from kvreport.publish.series import Config, Series, series
 from kvreport.publish.site_data import KNOWN_GPUS, SiteData, counted_context, page_format
@@ -30,31 +30,25 @@ def gather(
     models: str = "*",
     gpus: str = "*",
     version: str,
-    downloads: Downloads = NOTHING,
-    site_url: str = "",
-    progress: Callable[[str], None] = lambda _: None,
     parts: Parts | None = None,
-    facts: SiteData | None = None,
 ) -> SiteData:
-    """Return what every page may ask.
-
-    ``facts`` is what :func:`facts_alone` returned for the same; None asks it. ``progress`` is told how many models are done.
+    """Return what every page may ask, without the published files.
 
     Raises:
         InputError: If nothing matches a pattern.
     """
-    site = facts or facts_alone(
-        catalog, models=models, gpus=gpus, version=version, parts=parts or Parts(None)
-    )
+    facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts or Parts(None))
+    return with_rows(facts, models, gpus)
+
+
+def with_rows(site: SiteData, models: str, gpus: str) -> SiteData:
+    """Return the facts of a site with the rows that its pages show; patterns as for :func:`gather`."""
     traffic_data.KEPT.set(site.parts)
     rows = ModelRows.of(site, models, gpus)
     return replace(
         site,
         on_headline_gpu=rows.on_headline_gpu(site.models),
         on_one=_by_device(rows.alone, rows.on_one(site.models)),
-        downloads=downloads,
-        site_url=site_url,
-        progress=progress,
     )
 
 

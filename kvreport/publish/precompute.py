@@ -67,13 +67,14 @@ class Work:
         return self.values([self._site.models[place] for place in places])
 
 
-def compute(facts: SiteData, asked: ModelInputs) -> None:
+def compute(facts: SiteData, models: str, gpus: str) -> None:
     """Compute the values that a build does not keep, if they are many, and give them to its parts."""
     parts = facts.parts
     missing = parts.missing("rates", map(parts.of_model, facts.models))
     others = min(available_processors() - 1, len(missing) // _FEW)
     if others < 1:
         return
+    asked = ModelInputs(facts.catalog.folder, models, gpus, facts.version, parts.state)
     here = _work(facts.catalog, asked)
     together = [missing[first : first + _TOGETHER] for first in range(0, len(missing), _TOGETHER)]
     with processes.workers(others, _begin, (asked,)) as pool:

@@ -41,7 +41,7 @@ from kvreport.publish import (
 from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.kept_values import Parts
-from kvreport.publish.page_data import facts_alone, gather
+from kvreport.publish.page_data import facts_alone, with_rows
 from kvreport.publish.site_data import SiteData
 from kvreport.publish.tracked_values import Noted, keeping
 from kvreport.site.kit import drawing, fonts, markdown, templating, vega
@@ -201,49 +201,31 @@ def build(
     state_of_evidence = digest(shared, _PACKAGES, site_url, code(without=ABOVE_NUMBERS))
     noted = Noted(cache / "parts" / "evidence.noted", state_of_evidence, Records({"site": records}))
     with keeping(noted):
-        made = _build(data, models, gpus, cache, site_url, written, progress, parts, before, dataset=dataset)
+        catalog = load_catalog(data)
+        progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
+        published = NOTHING
+        if dataset:
+            published = prepare(
+                catalog, cache, models=models, gpus=gpus, site_url=site_url, progress=progress
+            )
+        version = data_version(catalog.folder)
+        facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts)
+        precompute.compute(facts, models, gpus)
+        site = replace(
+            with_rows(facts, models, gpus),
+            downloads=published,
+            site_url=site_url,
+            progress=progress,
+            releases=archive.joined(before, archive.present(published, version)),
+        )
+        made = _report(site, cache, before, written)
     keep(cache / "report", state, made)
     return made
 
 
-def _build(
-    data: Path | None,
-    models: str,
-    gpus: str,
-    cache: Path,
-    site_url: str,
-    written: tuple[str, ...],
-    progress: Callable[[str], None],
-    parts: Parts,
-    before: tuple[archive.ArchivedRelease, ...],
-    *,
-    dataset: bool,
+def _report(
+    site: SiteData, cache: Path, before: tuple[archive.ArchivedRelease, ...], written: tuple[str, ...]
 ) -> Report:
-    catalog = load_catalog(data)
-    progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
-    version = data_version(catalog.folder)
-    published = (
-        prepare(
-            catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
-        )
-        if dataset
-        else NOTHING
-    )
-    asked = precompute.ModelInputs(catalog.folder, models, gpus, version, parts.state)
-    facts = facts_alone(catalog, models=models, gpus=gpus, version=version, parts=parts)
-    precompute.compute(facts, asked)
-    site = gather(
-        catalog,
-        models=models,
-        gpus=gpus,
-        version=version,
-        downloads=published,
-        site_url=site_url,
-        progress=progress,
-        parts=parts,
-        facts=facts,
-    )
-    site = replace(site, releases=archive.joined(before, archive.present(published, version)))
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     drawings = drawing.begin(requests, cache, site.progress)
     python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
@@ -266,13 +248,13 @@ def _build(
         ),
         files=(
             *beside,
-            *_twins(finished, site_url, parts),
+            *_twins(finished, site.site_url, site.parts),
             *http_headers.files(),
         ),
-        downloads=published,
+        downloads=site.downloads,
         before=before,
         cache=cache,
-        version=version,
+        version=site.version,
     )
 
 

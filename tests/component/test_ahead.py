@@ -79,7 +79,7 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     monkeypatch.setattr(precompute, "available_processors", lambda: 2)
     asked = asked_for(read)
     parts = Parts(tmp_path / "parts", asked.state)
-    precompute.compute(facts(read, parts), asked)
+    precompute.compute(facts(read, parts), MODELS, GPUS)
 
     def computed(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
@@ -97,11 +97,11 @@ def test_another_process_computes_its_share_and_the_build_computes_nothing_again
     built(read, parts)
     # What is kept is not computed in the next build either.
     monkeypatch.setattr(precompute, "_there", computed)
-    precompute.compute(facts(read, Parts(tmp_path / "parts", asked.state)), asked)
+    precompute.compute(facts(read, Parts(tmp_path / "parts", asked.state)), MODELS, GPUS)
 
 
 def test_few_models_are_left_to_the_build(read: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precompute, "available_processors", lambda: 2)
     parts = Parts(None, "a state")
-    precompute.compute(facts(read, parts), asked_for(read))
+    precompute.compute(facts(read, parts), MODELS, GPUS)
     assert not parts._ahead

@@ -22,8 +22,6 @@ def site() -> SiteData:
         models=MODEL,
         gpus="h100-sxm-80gb",
         version="t",
-        site_url="",
-        progress=lambda _: None,
     )
 
 

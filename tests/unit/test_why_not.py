@@ -13,7 +13,6 @@ from kvreport.cli import main
 from kvreport.estimation.remedies import remedies
 from kvreport.estimation.why_not import why_not
 from kvreport.publish import known_logs
-from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 
 CATALOG = open_catalog()
@@ -127,14 +126,8 @@ def test_json_has_it_and_the_text_names_logs_of_the_same_pair(capsys):
 
 
 def test_the_logs_of_a_site_are_published_by_model_and_gpu():
-    site = gather(
-        CATALOG,
-        models="openai/gpt-oss-120b,Qwen/Qwen3-8B",
-        gpus="h100-sxm-80gb,l4",
-        version="1",
-        downloads=NOTHING,
-        site_url="https://example.org/",
-    )
+    names, gpus = "openai/gpt-oss-120b,Qwen/Qwen3-8B", "h100-sxm-80gb,l4"
+    site = gather(CATALOG, models=names, gpus=gpus, version="1")
     ((address, content),) = known_logs.files(site)
     found = json.loads(content)
     assert address == "downloads/v1/logs.json"

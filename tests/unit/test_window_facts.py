@@ -19,8 +19,6 @@ def test_a_token_beyond_every_window_is_said_to_be_beyond_it() -> None:
         models=MODEL,
         gpus="h100-sxm-80gb",
         version="t",
-        site_url="",
-        progress=lambda _: None,
     )
     model = site.models[0]
     facts = {one.label: one for one in page.context(site, model, site.headline[model.id])["facts"]}
