@@ -37,6 +37,9 @@ _INACTIVE: Final[frozenset[Component]] = frozenset({"vision", "audio", "mtp"})
 
 ComponentBytes = dict[Component, int]
 
+_Part = tuple[tuple[int, ...], tuple[int, int]]
+"""The shape to count of some tensors, and the part of it that one rank holds as a fraction."""
+
 
 def tensor_bytes(
     shape: tuple[int, ...], weight_format: WeightFormat | None, plain_bytes: int = SERVED_BYTES
@@ -99,10 +102,10 @@ def weights_by_component(
     for row in model.weights:
         if row.component not in skipped and row.name not in on_host:
             ranks = ranks_of.get(row.component, tensor_parallel)
-            share = _whole_experts(model, row, ranks, redundant_experts) if whole_experts else None
-            total[row.component] += _row_bytes(
-                model, row, weight_format, formats, ranks, tied=tied, given_share=share
-            )
+            part = _part(row, ranks)
+            if whole_experts:
+                part = part[0], _whole_experts(model, row, ranks, redundant_experts) or part[1]
+            total[row.component] += _row_bytes(model, row, weight_format, formats, part, tied=tied)
     return {component: size for component, size in total.items() if size}
 
 
@@ -118,7 +121,8 @@ def row_bytes(
     ``weight_format``: the format that the model is converted to; None for the released format. ``formats``: weight
     formats by name, for what released tensors carry. ``tensor_parallel``: ranks that share each layer.
     """
-    return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=is_tied(model))
+    part = _part(row, tensor_parallel)
+    return _row_bytes(model, row, weight_format, formats, part, tied=is_tied(model))
 
 
 def whole_row_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> tuple[int, ...]:
@@ -139,14 +143,11 @@ def _row_bytes(
     row: WeightGroup,
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
+    part: _Part,
     *,
     tied: bool,
-    given_share: tuple[int, int] | None = None,
 ) -> int:
-    shape, share = _share(row, tensor_parallel)
-    if given_share is not None:
-        share = given_share
+    shape, share = part
     if row.stored_bytes is not None and weight_format is None:
         return _stored_share(row.stored_bytes, row, shape, share)
     form = format_of(model, row, weight_format, formats)
@@ -297,7 +298,7 @@ def on_host(engine: Engine, model: Model, accelerator: Accelerator | None = None
 
 def rank_elements(row: WeightGroup, tensor_parallel: int = 1) -> int:
     """Elements of all of a row's tensors that one rank holds (and multiplies with)."""
-    shape, (part, whole) = _share(row, tensor_parallel)
+    shape, (part, whole) = _part(row, tensor_parallel)
     return row.count * -(-prod(shape) * part // whole)
 
 
@@ -346,7 +347,7 @@ def _wider_bits(row: WeightGroup, form: WeightFormat, *, tied: bool) -> float | 
     return None
 
 
-def _share(row: WeightGroup, ranks: int) -> tuple[tuple[int, ...], tuple[int, int]]:
+def _part(row: WeightGroup, ranks: int) -> _Part:
     """The shape to count, and the part of it that one rank holds as a fraction."""
     shape = row.shape
     match row.split:

@@ -133,7 +133,9 @@ def observe(
     devices = accelerators_of(gpu, known) or device_named(reading, known, [])
     if not devices:
         raise InputError("gpu: found nothing, and the log names none; allowed: --gpu with the accelerator")
-    return validate(Observation, _record(text, reading, engine, devices, known, model, name), "log")
+    told = _record(text, reading, engine, devices, known, model)
+    digest = sha256(repr(sorted(told.items())).encode()).hexdigest()[:10]
+    return validate(Observation, {"id": name or f"log-{digest}", **told}, "log")
 
 
 def _record(
@@ -143,7 +145,6 @@ def _record(
     devices: Sequence[Any],
     known: Catalog,
     model: str | None,
-    name: str | None,
 ) -> dict[str, Any]:
     layout = layout_of(reading)
     found = _model_id(reading, model, known)
@@ -198,9 +199,7 @@ def _record(
             "lines": list(dict.fromkeys(line for line in lines if line))[:_LINES],
         },
     }
-    kept = {field: value for field, value in told.items() if value is not None}
-    digest = sha256(repr(sorted(kept.items())).encode()).hexdigest()[:10]
-    return {"id": name or f"log-{digest}", **kept}
+    return {field: value for field, value in told.items() if value is not None}
 
 
 def _model_id(reading: Reading, given: str | None, known: Catalog) -> str | None:

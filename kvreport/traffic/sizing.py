@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -91,22 +91,25 @@ def size_for_trace(
     totals = (
         prompt + output for prompt, output in zip(given.prompt_tokens, given.output_tokens, strict=True)
     )
+    server: dict[str, Any] = {
+        "engine": engine,
+        "utilization": utilization,
+        "max_seqs": max_seqs,
+        "catalog": catalog,
+    }
     ranking = size(
         names,
         context=min(max(totals), most),
         prompt=max(round(fmean(given.prompt_tokens)), 1),
         output=max(round(fmean(given.output_tokens)), 1),
         concurrent=1,
-        engine=engine,
-        utilization=utilization,
-        max_seqs=max_seqs,
-        catalog=catalog,
+        **server,
         **limits,
     ).ranking
     found = [
         one
         for deployment in _different(ranking.deployments, candidates)
-        if (one := _replayed(deployment, given, wait_s, utilization, max_seqs, engine, catalog)) is not None
+        if (one := _replayed(deployment, given, wait_s, server)) is not None
     ]
     if not found:
         raise InputError(
@@ -128,13 +131,7 @@ def _different(deployments: Sequence[Solution], most: int) -> list[Solution]:
 
 
 def _replayed(
-    deployment: Solution,
-    trace: Trace,
-    wait_s: float,
-    utilization: float | None,
-    max_seqs: int | None,
-    engine: str,
-    catalog: Catalog,
+    deployment: Solution, trace: Trace, wait_s: float, server: Mapping[str, Any]
 ) -> TracedDeployment | None:
     def answer(replicas: int, wanted: float | None) -> Any:  # noqa: ANN401 - the record of replay
         return replay(
@@ -150,12 +147,9 @@ def _replayed(
             replicas=replicas,
             weights=None if deployment.weight_format == "released" else deployment.weight_format,
             kv=deployment.kv_format,
-            engine=engine,
-            utilization=utilization,
-            max_seqs=max_seqs,
             wait_s=wanted,
             curve=False,
-            catalog=catalog,
+            **server,
         )
 
     replicas = answer(1, wait_s).replicas_for_wait

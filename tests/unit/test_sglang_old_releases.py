@@ -16,19 +16,20 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import at_release, engine_for_version
 
 
-@pytest.mark.parametrize(("rings", "printed"), [(True, 32_781.44), (False, 13_735.04)])
-def test_deepseek_v4_takes_what_two_releases_print(catalog: Catalog, rings: bool, printed: float) -> None:
+@pytest.mark.parametrize(("release", "printed"), [("0.5.13", 32_781.44), ("0.5.15", 13_735.04)])
+def test_deepseek_v4_takes_what_two_releases_print(catalog: Catalog, release: str, printed: float) -> None:
     # bytes_per_full_token of 0.5.13 and 0.5.15 on MI355X with a window share of 0.15.
+    engine = engine_for_version(catalog.engines.values(), "sglang", release)
+    assert engine is not None
     found = compressed_sizes(
         catalog.model("deepseek-ai/DeepSeek-V4-Pro"),
+        engine,
         max_requests=256,
         page_tokens=256,
         window_share=0.15,
-        padded=False,
-        rings_in_window=rings,
     )
     assert found.token_bytes == pytest.approx(printed, abs=0.01)
-    assert (found.fixed_bytes == 0) is rings
+    assert (found.fixed_bytes == 0) is (release == "0.5.13")
 
 
 def test_prefill_is_not_captured_up_to_0_5_9(catalog: Catalog) -> None:

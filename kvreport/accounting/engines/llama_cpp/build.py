@@ -94,10 +94,8 @@ def _in_streams(
     streams = residuals.alternating_stacked(network, stream, homes.layers[0])
     for index, block in enumerate(network.blocks):
         at = _At(graph, homes, inputs, index)
-        feed = block.feed if isinstance(block.feed, FeedForward) else FeedForward(network.hidden)
-        streams = residuals.alternating_layer(
-            network, feed, streams, per_layer, at.home, index, partial(_mix, at, block)
-        )
+        mix = partial(_mix, at, block)
+        streams = residuals.alternating_layer(network, index, streams, per_layer, at.home, mix)
     return residuals.alternating_merged(network, streams, homes.output)
 
 

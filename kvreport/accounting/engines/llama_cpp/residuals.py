@@ -196,25 +196,25 @@ def alternating_merged(network: Network, streams: Tensor, home: int) -> Tensor:
 
 def alternating_layer(
     network: Network,
-    feed: FeedForward,
+    index: int,
     streams: Tensor,
     per_layer: Tensor,
     home: int,
-    index: int,
     mix: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """One layer.
 
     Args:
         network: The network.
-        feed: The layer's feed-forward network.
+        index: The layer.
         streams: All streams.
         per_layer: Per-layer embeddings.
         home: Backend of the layer.
-        index: The layer.
         mix: The layer's attention.
     """
     hidden, tokens = network.hidden, streams.ne[1]
+    fed = network.blocks[index].feed
+    width = fed.width if isinstance(fed, FeedForward) else hidden
     predictions = _predicted(network, streams, home)
     active = _one(predictions)
     cur = norm(active, home)
@@ -223,12 +223,12 @@ def alternating_layer(
     cur = add(norm(mix(cur), home), active)
     both = like("scale", add(cur, beside))
     cur = norm(both, home)
-    up = mul_mat(weight(hidden, feed.width, home=home), cur)
-    gate = mul_mat(weight(hidden, feed.width, home=home), cur)
+    up = mul_mat(weight(hidden, width, home=home), cur)
+    gate = mul_mat(weight(hidden, width, home=home), cur)
     if index < SPARSE_LAYERS:
         gate = _largest(gate)
     cur = mul(up, like("unary", gate))
-    cur = norm(mul_mat(weight(feed.width, hidden, home=home), cur), home)
+    cur = norm(mul_mat(weight(width, hidden, home=home), cur), home)
     corrected = _corrected(network, predictions, add(cur, both), home)
     first = mul(_one(corrected), weight(hidden, home=home))
     first = like("unary", mul_mat(weight(hidden, network.per_layer, home=home), first))

@@ -14,6 +14,7 @@ from typing import Final
 from kvreport.accounting.engines.sglang import shapes
 from kvreport.accounting.kv_cache import index_bytes
 from kvreport.catalog.caches import Indexer, Latent
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.catalog.remembered import remembered
 
@@ -50,27 +51,25 @@ def is_compressed(model: Model) -> bool:
 
 def compressed_sizes(
     model: Model,
+    engine: Engine,
     *,
     max_requests: int,
     page_tokens: int,
     window_share: float,
     draft_tokens: int = 0,
-    padded: bool = True,
-    rings_in_window: bool = False,
 ) -> CompressedSizes:
     """Work out the sizes from the model's layers.
 
     Args:
         model: The model.
+        engine: The record of the release. Those before 0.5.21 count slots without their page's padding and one ring of
+            states per window; those before 0.5.15 keep the 128:1 compressor's rings beside the window's pages, too.
         max_requests: Requests that run at once on one data rank.
         page_tokens: ``--page-size``.
         window_share: Window tokens per token of the full pool.
         draft_tokens: Tokens that a draft model proposes; its one layer widens every size.
-        padded: False for releases before 0.5.21, which count slots without their page's padding and one
-            ring of states per window.
-        rings_in_window: True for releases before 0.5.15, which keep the 128:1 compressor's rings beside the
-            window's pages, too.
     """
+    padded, rings_in_window = engine.compressed_pages_padded, engine.compressed_rings_in_window
     rings = DRAFTING_RINGS if draft_tokens else RINGS
     window, indexed, by_ratio = 0.0, 0.0, dict.fromkeys(RINGS, 0)
     compressed = 0.0

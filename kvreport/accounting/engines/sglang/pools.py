@@ -488,12 +488,11 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
 def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> Division:
     sizes = compressed.compressed_sizes(
         model,
+        engine,
         max_requests=flags.max_requests or MOST_REQUESTS,
         page_tokens=flags.page_tokens,
         window_share=flags.window_share,
         draft_tokens=flags.draft_tokens,
-        padded=engine.compressed_pages_padded,
-        rings_in_window=engine.compressed_rings_in_window,
     )
     return Division(
         flags,

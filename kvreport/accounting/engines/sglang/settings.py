@@ -166,20 +166,8 @@ def memory(model: Model, engine: Engine, accelerator: Accelerator, flags: Sglang
     if flags.max_requests is not None and sends_on_device(model, engine, accelerator):
         captured = flags.max_requests if captured < flags.max_requests <= MOST_EXPANDED else captured
     backend = attention_backend(model, engine, accelerator, prefix_cache=flags.prefix_cache)
-    captures = graphs_mib(
-        model,
-        engine,
-        chunk_tokens=chunk,
-        captured_requests=captured if flags.graphs else 0,
-        data_attention=flags.data_attention,
-        prefill=(
-            captured_whole(model, engine)
-            or (flags.graphs and (flags.pipeline_parallel == 1 or staged_captured(model, engine)))
-        )
-        and flags.context_ranks == 1
-        and accelerator.vendor.upper() == "NVIDIA",
-        deepep=flags.deepep,
-    )
+    prefill = flags.context_ranks == 1 and accelerator.vendor.upper() == "NVIDIA"
+    captures = graphs_mib(model, engine, flags, chunk, captured, prefill=prefill)
     share = flags.share
     if share is None:
         reserved = reserved_mib(device, chunk, flags.tensor_parallel * flags.pipeline_parallel, captures)
@@ -273,29 +261,22 @@ def reserved_mib(device: float, chunk_tokens: int, ranks: int, graphs: float) ->
 
 
 def graphs_mib(
-    model: Model,
-    engine: Engine,
-    *,
-    chunk_tokens: int,
-    captured_requests: int,
-    data_attention: int = 1,
-    prefill: bool = True,
-    deepep: bool = False,
+    model: Model, engine: Engine, flags: SglangFlags, chunk_tokens: int, captured: int, *, prefill: bool
 ) -> float:
     """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
 
-    ``chunk_tokens``: tokens of one prefill chunk. ``captured_requests``: requests of the largest captured
-    graph. ``data_attention``: ranks of data-parallel attention. ``prefill``: True if prefill is captured,
-    too. ``deepep``: True if DeepEP exchanges tokens between expert ranks.
+    ``chunk_tokens``: tokens of one prefill chunk. ``captured``: requests of the largest decode graph. ``prefill``: True
+    where prefill can be captured, too.
     """
-    kept: float = captured_requests * MIB_PER_CAPTURED_REQUEST
-    if data_attention > 1:
-        kept += captured_requests * data_attention * 3
-        if captured_requests > MANY_CAPTURED:
-            kept += captured_requests * data_attention * 1.5
-    spread = data_attention > 1 or deepep
+    ranks, whole = flags.data_attention, captured_whole(model, engine)
+    kept: float = captured * MIB_PER_CAPTURED_REQUEST if flags.graphs else 0
+    if ranks > 1 and flags.graphs:
+        kept += captured * ranks * (4.5 if captured > MANY_CAPTURED else 3)
+    staged = flags.pipeline_parallel > 1 and not staged_captured(model, engine)
+    prefill = prefill and (whole or (flags.graphs and not staged))
+    spread = ranks > 1 or flags.deepep
     if prefill and prefill_captured(model, engine) and not (spread and captured_alone(model, engine)):
-        deepep = deepep and not captured_whole(model, engine)
+        deepep = flags.deepep and not whole
         if deepep and exchange_kept(engine):
             kept += MIB_PREFILL_EXCHANGE
         if shapes.latent_of(model) is not None:
