@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.support import Ruling, Support, TypeRule, numbers, within
+from kvreport.catalog.support import Ruling, TypeRule, numbers, within
 
 CUDA: Final = "NVIDIA"
 """The maker whose devices formats are ruled for by capability."""
@@ -24,25 +22,8 @@ _IN_FLOAT16: Final = ("int4", "int8", "gptq")
 """Beginnings of the names of formats whose checkpoints name float16 as their type, whatever they were made from."""
 
 
-def computed_in(
-    support: Support,
-    engine: Engine,
-    accelerator: Accelerator,
-    model: Model,
-    weight_format: WeightFormat | None = None,
-    dtype: str | None = None,
-) -> str:
+def computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> str:
     """The type that a release computes in: the one asked for, else the checkpoint's own, else what it falls back to.
-
-    ``weight_format``: what its weights are converted to; None is as released. ``dtype``: the type asked
-    for; None is the checkpoint's own.
-    """
-    form = model.weight_format if weight_format is None else weight_format.name
-    return computed_by(support.ruling(engine.family, engine.version), accelerator, model, form, dtype)
-
-
-def computed_by(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> str:
-    """The same, once the release's rules were looked up.
 
     ``ruling``: what the release says. ``form``: name of its weights' format. ``dtype``: the type asked
     for; None is the checkpoint's own.
@@ -72,18 +53,7 @@ def lacks_type(rule: TypeRule, accelerator: Accelerator) -> bool:
     return accelerator.vendor == CUDA and own is not None and not within(rule, numbers(own))
 
 
-def widens(
-    support: Support,
-    engine: Engine,
-    accelerator: Accelerator,
-    model: Model,
-    weight_format: WeightFormat | None = None,
-    dtype: str | None = None,
-) -> bool:
+def widens(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> bool:
     """Whether a release widens a 16-bit checkpoint to float32; arguments as for :func:`computed_in`."""
-    form = model.weight_format if weight_format is None else weight_format.name
-    return (
-        form in PLAIN_FORMATS
-        and bool(support.ruling(engine.family, engine.version).types)
-        and computed_in(support, engine, accelerator, model, weight_format, dtype) == FLOAT32
-    )
+    plain = form in PLAIN_FORMATS and bool(ruling.types)
+    return plain and computed_in(ruling, accelerator, model, form, dtype) == FLOAT32

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.case import Launch
-from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_by, lacks_type
+from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_in, lacks_type
 from kvreport.accounting.extras import drafts_itself
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
@@ -252,7 +252,7 @@ def class_note(support: Support | None, engine: Engine, model: Model) -> str:
 def _type(
     ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, form: str, dtype: str | None
 ) -> Judgement | None:
-    computed = computed_by(ruling, accelerator, model, form, dtype)
+    computed = computed_in(ruling, accelerator, model, form, dtype)
     for rule in ruling.types:
         if rule.dtype == computed and lacks_type(rule, accelerator):
             starts = FLOAT32 if model.architecture in ruling.unstable else "float16"

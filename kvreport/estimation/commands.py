@@ -158,9 +158,11 @@ def _stated_type(request: Request) -> str | None:
     """The type to state: the one asked for, or the one that the release falls back to on this device."""
     if request.support is None or request.dtype is not None:
         return request.dtype
-    model, form = request.model, request.weight_format
-    falls = computed_in(request.support, request.engine, request.accelerator, model, form)
-    own = model.dtype if form is None or form.name == WIDE else stored_type(model, form.name)
+    model, engine = request.model, request.engine
+    form = model.weight_format if request.weight_format is None else request.weight_format.name
+    ruling = request.support.ruling(engine.family, engine.version)
+    falls = computed_in(ruling, request.accelerator, model, form, None)
+    own = model.dtype if request.weight_format is None or form == WIDE else stored_type(model, form)
     return falls if falls not in (own, model.dtype) and model.weight_format in _PLAIN_KV else None
 
 

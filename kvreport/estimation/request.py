@@ -208,7 +208,13 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
         else catalog.weight_format(query.weights)
     )
     dtype = _TYPES.get(query.dtype)
-    if catalog.support is not None and widens(catalog.support, policy, accelerator, record, form, dtype):
+    if catalog.support is not None and widens(
+        catalog.support.ruling(policy.family, policy.version),
+        accelerator,
+        record,
+        record.weight_format if form is None else form.name,
+        dtype,
+    ):
         form = catalog.weight_format(WIDE)
         cache = catalog.kv_format(WIDE) if query.kv.lower() == AUTO else cache
         assumed.append(
