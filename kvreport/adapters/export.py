@@ -6,14 +6,13 @@ served as it stands, or given to another engine as HTML fragments.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from kvreport import resources
 from kvreport.adapters.policy import Policy
 from kvreport.dataset.staged_files import staged
-from kvreport.site.build import Report, build
+from kvreport.site.build import Report
 from kvreport.site.kit.page import Page
 from kvreport.site.kit.templating import render
 
@@ -34,36 +33,12 @@ NAV: Final = (
 )
 
 
-def export(
-    out: Path,
-    *,
-    data: Path | None = None,
-    models: str = "*",
-    gpus: str = "*",
-    cache: Path,
-    dataset: bool = True,
-    releases: Path | None = None,
-    site_url: str = "",
-    progress: Callable[[str], None] = lambda _: None,
-) -> int:
+def export(report: Report, out: Path) -> None:
     """Write every generated page and the files beside them as plain files.
 
-    Returns:
-        The number of pages.
-
     Raises:
-        InputError: If the catalog is at fault or the folder cannot be written.
+        InputError: If the folder cannot be written.
     """
-    report = build(
-        data=data,
-        models=models,
-        gpus=gpus,
-        cache=cache,
-        dataset=dataset,
-        releases=releases,
-        site_url=site_url,
-        progress=progress,
-    )
     with staged(out) as staging:
         for page in report.pages:
             staging.write(f"{page.uri}index.html", document(report, page).encode())
@@ -74,7 +49,6 @@ def export(
                 name = path.relative_to(resources.assets_dir()).as_posix()
                 staging.write(f"assets/{name}", path.read_bytes())
     report.write_files(out)
-    return len(report.pages)
 
 
 def document(report: Report, page: Page) -> str:

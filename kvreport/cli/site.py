@@ -13,6 +13,7 @@ from kvreport.errors import InputError
 def write_export(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.adapters.export import export
+    from kvreport.site.build import build
 
     # Until the release after the first, for scripts that still name what is gone.
     if vars(options)["as"] not in (None, "html"):
@@ -22,8 +23,7 @@ def write_export(options: argparse.Namespace) -> int:
         )
     if options.docs is not None:
         raise InputError("docs: found a folder; only the MkDocs plugin builds pages that compute numbers")
-    count = export(
-        options.out,
+    report = build(
         data=None if options.data is None else Path(options.data),
         models=options.models,
         gpus=options.gpus,
@@ -33,7 +33,8 @@ def write_export(options: argparse.Namespace) -> int:
         site_url=options.site_url,
         progress=lambda line: write(line, sys.stderr),
     )
-    write(f"{count:,} pages in {options.out}")
+    export(report, options.out)
+    write(f"{len(report.pages):,} pages in {options.out}")
     return 0
 
 

@@ -14,6 +14,7 @@ from serving import HEAR, served
 
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
+from kvreport.site.build import build
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -178,7 +179,8 @@ def test_a_table_of_a_hand_written_page_keeps_its_columns_aligned(page, address)
 def exported(tiny_site, tmp_path_factory) -> Path:
     """The tiny catalog's pages as files."""
     out = tmp_path_factory.mktemp("exported") / "export"
-    export(out, data=tiny_site.catalog, cache=tiny_site.config.parent / ".cache/kvreport", dataset=False)
+    cache = tiny_site.config.parent / ".cache/kvreport"
+    export(build(data=tiny_site.catalog, cache=cache, dataset=False), out)
     assert "unsafe" not in the_one_policy(out)
     return out
 

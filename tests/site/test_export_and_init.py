@@ -14,6 +14,7 @@ from kvreport.adapters.export import export
 from kvreport.adapters.scaffold import scaffold
 from kvreport.cli import main
 from kvreport.errors import InputError
+from kvreport.site.build import build
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +87,7 @@ def test_requirements_name_no_package_that_is_not_ours_and_pin_all_by_hash(
 def test_an_export_replaces_an_earlier_one_and_repeats_to_the_byte(project: Path, tmp_path: Path) -> None:
     out, again = tmp_path / "out", tmp_path / "again"
     for target in (out, again, out):
-        export(target, data=project / "data", cache=tmp_path / "cache", dataset=False)
+        export(build(data=project / "data", cache=tmp_path / "cache", dataset=False), target)
     files = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert len(files) > 20
     assert files == {
