@@ -229,6 +229,11 @@ def expert_counts(
     return routed, keys.whole(*per_token, high=routed)
 
 
+def dense_mlp(keys: Keys, hidden: int, width: int, *, bias: bool = False) -> Tensors:
+    """Return a gated MLP, as layers without experts have it."""
+    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width, bias_mlp=bias)
+
+
 def decoder(
     keys: Keys,
     its: Sizes,

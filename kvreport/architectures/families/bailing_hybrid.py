@@ -12,6 +12,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import (
     Sizes,
     decoder,
+    dense_mlp,
     expert_counts,
     latent_sizes,
     prediction_layers,
@@ -152,7 +153,7 @@ def _model(
     )
     bias = keys.flag("use_bias")
     first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width, bias_mlp=bias)
+    dense = dense_mlp(keys, its.hidden, width, bias=bias)
     mixed = _mixture(keys, its.hidden, experts[0], bias=bias)
     sparse = listed_mixtures(keys, its.layers) or [index >= first for index in range(its.layers)]
     layers = [

@@ -11,7 +11,7 @@ from typing import Final
 
 from kvreport.architectures.attention import MLA, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, whole_tied
+from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import indexer_tensors
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
@@ -56,7 +56,7 @@ def _read(keys: Keys, *, towers: bool) -> Blueprint:
     shared *= keys.whole("n_shared_experts", high=1 << 10)
     mixed = part("deepseek_mixture", keys, "mlp", **given, shared_width=shared)
     keys.has("mlp_bias")  # no class reads it
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    dense = dense_mlp(keys, its.hidden, width)
     layers = []
     for index, (narrow, sparse) in enumerate(
         zip(_windows(keys, its.layers, its.layers), mixture_pattern(keys, its.layers), strict=True)

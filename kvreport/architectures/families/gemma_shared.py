@@ -7,7 +7,15 @@ from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, text_base, whole_tied
+from kvreport.architectures.decoder import (
+    Sizes,
+    decoder,
+    dense_mlp,
+    expert_counts,
+    sizes,
+    text_base,
+    whole_tied,
+)
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
@@ -67,7 +75,7 @@ def gemma3n(keys: Keys) -> Blueprint:
             *_cache(kind, its, its.head_dim, span, shared=reads_other),
             (
                 *_attention(keys, its.given, bias=bias, has_key=not reads_other),
-                *part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
+                *dense_mlp(keys, its.hidden, width),
                 *beside,
             ),
         )

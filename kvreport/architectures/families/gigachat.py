@@ -14,7 +14,14 @@ from kvreport.architectures.attention import (
     precision,
 )
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, prediction_layers
+from kvreport.architectures.decoder import (
+    Sizes,
+    decoder,
+    dense_mlp,
+    expert_counts,
+    latent_sizes,
+    prediction_layers,
+)
 from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.families.qwen_hybrid import gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
@@ -50,7 +57,7 @@ def gigachat35(keys: Keys) -> Blueprint:
         "full": latent_cache(rank, rope),
         "linear": gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype")),
     }
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    dense = dense_mlp(keys, its.hidden, width)
     mlps = {True: mixture(keys, its.hidden, routed), False: dense}
     after = _after(keys, its.hidden)
     layers = [

@@ -9,6 +9,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import (
     Sizes,
     decoder,
+    dense_mlp,
     expert_counts,
     latent_sizes,
     prediction_layers,
@@ -57,7 +58,7 @@ def glm5_next(keys: Keys) -> Blueprint:
     )
     mlps = {
         True: mixture(keys, its.hidden, routed),
-        False: part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
+        False: dense_mlp(keys, its.hidden, width),
     }
     layers = []
     for full, indexed, sparse in zip(

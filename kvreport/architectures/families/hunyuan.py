@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, decoder, sizes
+from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, sizes
 from kvreport.architectures.families.deepseek import named_mixture
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.parts import part
@@ -66,7 +66,7 @@ def _mlps(keys: Keys, its: Sizes, width: int, dense_at: int) -> tuple[list[Tenso
     routed = _per_layer(keys, "num_experts", its.layers, default=1, high=MAX_EXPERTS)
     most = max(routed)
     bias = keys.flag("mlp_bias")
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width, bias_mlp=bias)
+    dense = dense_mlp(keys, its.hidden, width, bias=bias)
     if most == dense_at:
         return [dense] * its.layers, None
     per_token = _per_layer(keys, "moe_topk", its.layers, default=1, high=most)

@@ -6,6 +6,7 @@ from kvreport.architectures.attention import latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.decoder import (
     decoder,
+    dense_mlp,
     expert_counts,
     latent_sizes,
     prediction_layers,
@@ -64,7 +65,7 @@ def _read(keys: Keys, base: str, towers: Tensors, *, predicts: bool = False) -> 
     )
     mlps = {
         True: mixture(keys, its.hidden, routed),
-        False: part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
+        False: dense_mlp(keys, its.hidden, width),
     }
     listed = keys.texts("indexer_types", length=its.layers, of=("full", "shared"))
     indexed = (

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from kvreport.architectures.attention import Kind, attention_cache, listed_mixtures
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import context, expert_counts, text_base, vocabulary
+from kvreport.architectures.decoder import context, dense_mlp, expert_counts, text_base, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -43,7 +43,7 @@ def inkling(keys: Keys) -> Blueprint:
     given = {"hidden": hidden, "routed": experts_and_chosen[0], "shared": shared, "expert_width": routed}
     moe = part("inkling_mixture", keys, "mlp", **given)
     plain: Tensors = (
-        *part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=dense),
+        *dense_mlp(keys, hidden, dense),
         Weight("mlp.global_scale", "other", (1,)),
     )
     layers = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import latent_cache, layer_kinds, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import decoder, expert_counts, latent_sizes
+from kvreport.architectures.decoder import decoder, dense_mlp, expert_counts, latent_sizes
 from kvreport.architectures.families.deepseek import latent_tensors, mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
@@ -59,7 +59,7 @@ def kimi_linear(keys: Keys) -> Blueprint:
     inner = keys.section("linear_attn_config", defaults=_linear_defaults(keys))
     dims = _kda_sizes(keys, inner)
     latent = latent_tensors(keys, its, rank, rope)
-    mixed, dense = mixture(keys, its.hidden, routed), _dense(keys, its.hidden, width)
+    mixed, dense = mixture(keys, its.hidden, routed), dense_mlp(keys, its.hidden, width)
     attends = latent_cache(rank, rope), latent
     delta = kda_state(*dims), (*latent[:2], *kda_tensors(keys, its.hidden, dims))
     layers = _layers(keys, inner, its.layers, (attends, delta), (mixed, dense))
@@ -78,10 +78,6 @@ def _layers(
     chosen = zip(_full_layers(keys, inner, count), mixture_pattern(keys, count), strict=True)
     each = ((attends if full else delta, mixed if sparse else dense) for full, sparse in chosen)
     return [Layer(*kept, (*tensors, *mlp)) for (kept, tensors), mlp in each]
-
-
-def _dense(keys: Keys, hidden: int, width: int) -> Tensors:
-    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
 
 
 def kda_sizes(keys: Keys) -> tuple[int, int, int]:
@@ -127,7 +123,7 @@ def kimi_k3(keys: Keys) -> Blueprint:
     latent = (*latent_tensors(keys, its, rank, rope), *_k3_gate(keys, its.hidden, its.heads), *around)
     full_gate = inner.flag("use_full_rank_gate", default=False)
     linear_layer = (*latent[:2], *kda_tensors(keys, its.hidden, dims, full_gate=full_gate), *around)
-    dense, mixed = _dense(keys, its.hidden, width), _k3_mixture(keys, its.hidden, routed)
+    dense, mixed = dense_mlp(keys, its.hidden, width), _k3_mixture(keys, its.hidden, routed)
     kinds = (latent_cache(rank, rope), latent), (kda_state(*dims), linear_layer)
     layers = _layers(keys, inner, its.layers, kinds, (mixed, dense))
     base = "language_model.model"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import attention_cache, layer_kinds, listed_mixtures, window
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_counts, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -20,7 +20,7 @@ def laguna(keys: Keys) -> Blueprint:
     span = window(keys)
     routed, per_token = expert_counts(keys, "num_experts", "num_local_experts")
     width = keys.whole("intermediate_size")
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    dense = dense_mlp(keys, its.hidden, width)
     mlps = {True: _mixture(keys, its.hidden, routed), False: dense}
     layers = [
         Layer(

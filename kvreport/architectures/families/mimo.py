@@ -7,7 +7,7 @@ from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, layer_kinds, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_counts, sizes
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mimo_encoders import (
     TOKENIZER_NOTE,
@@ -72,7 +72,7 @@ def mimo_v2(keys: Keys) -> Blueprint:
             else tensor
             for tensor in mixture(keys, its.hidden, routed)
         ),
-        False: _dense(keys, its.hidden, width),
+        False: dense_mlp(keys, its.hidden, width),
     }
     layers = [
         Layer(*attention[kind][0], (*attention[kind][1], *mlps[sparse]))
@@ -117,13 +117,9 @@ def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
             replace(tensor, linear=tensor.linear and not (plain and tensor.name == "self_attn.o_proj.weight"))
             for tensor in _attention(keys, its, "sliding")[1]
         ),
-        *_dense(keys, its.hidden, width),
+        *dense_mlp(keys, its.hidden, width),
     )
     return placed(layer, "model.mtp.layers.*.", component="mtp", times=count)
-
-
-def _dense(keys: Keys, hidden: int, width: int) -> Tensors:
-    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width)
 
 
 def _kinds(keys: Keys, layers: int) -> list[Kind]:

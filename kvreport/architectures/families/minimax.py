@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import FULL, attention_cache, listed_mixtures
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
+from kvreport.architectures.decoder import decoder, dense_mlp, either_tied, expert_counts, sizes
 from kvreport.architectures.families.deepseek import named_mixture
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
@@ -47,7 +47,7 @@ def minimax_m3(keys: Keys) -> Blueprint:
     width = keys.whole("dense_intermediate_size")
     mlps = {
         True: _m3_mixture(keys, its.hidden, routed),
-        False: part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width),
+        False: dense_mlp(keys, its.hidden, width),
     }
     layers = [
         Layer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.architectures.attention import MLA, indexed_layers, latent_cache, mixture_pattern
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, latent_sizes, whole_tied
+from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_counts, latent_sizes, whole_tied
 from kvreport.architectures.families.deepseek import mixture
 from kvreport.architectures.families.mistral3 import pixtral
 from kvreport.architectures.keys import MAX_LAYERS, Keys
@@ -29,7 +29,7 @@ def mistral_large4(keys: Keys) -> Blueprint:
     sources = _sources(keys, its.layers)
     indexer, index = _indexer(keys, its)
     mixed = mixture(keys, its.hidden, routed, correction=False)
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    dense = dense_mlp(keys, its.hidden, width)
     layers = []
     for number, (turned, picks, sparse) in enumerate(
         zip(

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import attention_cache, head_dim, layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
+from kvreport.architectures.decoder import Sizes, context, decoder, dense_mlp, vocabulary
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -46,7 +46,7 @@ def nemotron_nas(keys: Keys) -> Blueprint:
         if not feed_forward.flag("no_op", default=False):
             inner = _mlp_width(feed_forward, hidden)
             tensors += norm("post_attention_layernorm", hidden)
-            tensors += part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=inner, bias_mlp=mlp_bias)
+            tensors += dense_mlp(keys, hidden, inner, bias=mlp_bias)
         built.append(Layer(kind, caches, tensors))
     its = Sizes(hidden, layers, heads, heads, width, vocabulary(keys), context(keys))
     return decoder(keys, its, built)

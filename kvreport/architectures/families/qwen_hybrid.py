@@ -9,7 +9,15 @@ from kvreport.architectures.attention import (
     precision,
 )
 from kvreport.architectures.blueprint import Blueprint, Layer
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes, text_base, whole_tied
+from kvreport.architectures.decoder import (
+    Sizes,
+    decoder,
+    dense_mlp,
+    expert_counts,
+    sizes,
+    text_base,
+    whole_tied,
+)
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
@@ -101,7 +109,7 @@ def qwen3_5(keys: Keys) -> Blueprint:
     """Dense: a gated MLP after every mixer."""
     its = sizes(keys)
     width = keys.whole("intermediate_size")
-    mlp = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    mlp = dense_mlp(keys, its.hidden, width)
     layers = _layers(keys, its, [mlp] * its.layers, fused=False)
     extra = (*_vision(keys), *_mtp(keys, its, mlp))
     return decoder(
@@ -140,7 +148,7 @@ def qwen3_next(keys: Keys) -> Blueprint:
     routed, per_token = expert_counts(keys, "num_experts")
     width = keys.whole("intermediate_size")
     mixed = mixture(keys, its.hidden, routed)
-    dense = part("gated_mlp", keys, "mlp", hidden=its.hidden, mlp_width=width)
+    dense = dense_mlp(keys, its.hidden, width)
     mlps = [mixed if sparse else dense for sparse in sparse_layers(keys, its.layers)]
     layers = _layers(keys, its, mlps, fused=True)
     return decoder(

@@ -8,7 +8,7 @@ from typing import Final
 from kvreport.architectures.attention import FULL, attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.composites import text_model
-from kvreport.architectures.decoder import Sizes, decoder, expert_counts, outer_tied, sizes
+from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_counts, outer_tied, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
@@ -100,7 +100,7 @@ def _step3(keys: Keys, extra: Tensors) -> Blueprint:
         *part("step3_attention", keys, "self_attn", **its.given, rank=rank),
     )
     width = keys.whole("intermediate_size")
-    mlps = {True: _moe(keys, its.hidden, routed), False: _dense(keys, its.hidden, width)}
+    mlps = {True: _moe(keys, its.hidden, routed), False: dense_mlp(keys, its.hidden, width)}
     cache = attention_cache("full", 1, its.head_dim)
     layers = [Layer(*cache, (*attention, *mlps[sparse])) for sparse in _mixtures(keys, its.layers)]
     return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token), extra=extra)
@@ -117,10 +117,6 @@ def _vision_3(outer: Keys, text_hidden: int) -> Tensors:
 
 def _sizes(keys: Keys, *kv_names: str) -> Sizes:
     return sizes(keys, kv_heads=lambda heads: keys.whole(*kv_names, high=heads), head_width="head_dim")
-
-
-def _dense(keys: Keys, hidden: int, width: int, *, bias: bool = False) -> Tensors:
-    return part("gated_mlp", keys, "mlp", hidden=hidden, mlp_width=width, bias_mlp=bias)
 
 
 def _moe(keys: Keys, hidden: int, routed: int) -> Tensors:
@@ -152,7 +148,7 @@ def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> 
     )
     mlps = {
         True: _mixture(keys, its.hidden, routed),
-        False: _dense(keys, its.hidden, keys.whole("intermediate_size"), bias=keys.flag("mlp_bias")),
+        False: dense_mlp(keys, its.hidden, keys.whole("intermediate_size"), bias=keys.flag("mlp_bias")),
     }
     layers = [
         Layer(
@@ -194,7 +190,7 @@ def _step5(keys: Keys, extra: Tensors) -> Blueprint:
         raise keys.fault("layer_types", None, "full_attention or sliding_attention for each layer")
     routed, per_token = expert_counts(keys, "moe_num_experts", per_token=("moe_top_k", "num_experts_per_tok"))
     width = keys.whole("intermediate_size")
-    dense = _dense(keys, its.hidden, width)
+    dense = dense_mlp(keys, its.hidden, width)
     offsets = Weight("moe.router_bias", "router", (routed,), stored="fp32")
     mlps = {True: (*_moe(keys, its.hidden, routed), offsets), False: dense}
     caches = {
