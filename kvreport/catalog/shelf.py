@@ -128,20 +128,27 @@ def read_yaml(path: Path, where: str) -> object:
 def _json(text: str) -> object:
     """Return what a program wrote as JSON, which is YAML too and is read many times faster; None if it is not."""
     try:
-        return json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
+        return _strict_json(text, lambda found, _: ValueError(found))
     except (ValueError, RecursionError):
         return None
 
 
-def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a key twice")
-    return made
+def _strict_json(text: str, fault: Callable[[str, str], Exception]) -> object:
+    """The value that JSON says: no key twice, no number that is none."""
 
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise fault(f"the key {shorten(twice)} twice", "JSON, every key once")
+        return made
 
-def _no_number(word: str) -> None:
-    raise ValueError(word)
+    def number(word: str) -> None:
+        raise fault(word, "finite numbers")
+
+    found: object = json.loads(text, object_pairs_hook=once, parse_constant=number)
+    return found
 
 
 def read_json(path: Path, where: str) -> object:
@@ -151,28 +158,14 @@ def read_json(path: Path, where: str) -> object:
         CatalogError: If the file cannot be read as such.
     """
     fault = partial(CatalogError.of, where, "")
-
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        made: dict[str, object] = {}
-        for key, value in pairs:
-            if key in made:
-                raise fault(f"the key {shorten(key)} twice", "JSON, every key once")
-            made[key] = value
-        return made
-
-    def number(word: str) -> None:
-        raise fault(word, "finite numbers")
-
     try:
-        text = _text(path, "JSON", MAX_JSON_BYTES, fault)
-        data: object = json.loads(text, object_pairs_hook=once, parse_constant=number)
+        return _strict_json(_text(path, "JSON", MAX_JSON_BYTES, fault), fault)
     except CatalogError:
         raise
     except ValueError as error:
         raise fault(shorten(str(error), 120), "JSON") from error
     except RecursionError as error:
         raise fault("values nested too deeply", "a catalog file") from error
-    return data
 
 
 def _text(path: Path, kind: str, limit: int, fault: Callable[[str, str], CatalogError]) -> str:
