@@ -26,7 +26,7 @@ _HALVINGS: Final = 24
 _EXACT: Final = 1e-8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Judgment:
     """What our rules say of a start."""
 
@@ -36,7 +36,8 @@ class Judgment:
     # Whether the longest request was predicted to fit, or any where the engine shortens requests to its pool;
     # None if not predicted.
     starts: bool | None = None
-    excluded: tuple[str, ...] = ()  # What could not be compared, and why.
+    # What could not be compared, and why.
+    excluded: list[str] = field(default_factory=list)
     error: str | None = None  # Why nothing could be laid out; None if something could.
     # What the trunk makes of a copy that is known by its name alone with every layer in its format; None for
     # others.
@@ -68,22 +69,14 @@ def diagnose_start(start: Start) -> Judgment:
     Four questions are asked, as far as the start says enough: what loading took; the engine's lines from the pool
     that it printed (``given pool``); the same from model, device and flags alone; and whether it starts.
     """
-    judging = _Judging(start)
+    found = Judgment()
     try:
-        comparisons = tuple(judging.comparisons())
+        found.comparisons = tuple(_Judging(start, found).comparisons())
     except InputError as error:
         starts = False if isinstance(error, UndividedError) else None
-        return Judgment(excluded=(f"all: {error}", *judging.excluded), starts=starts, error=str(error))
-    found = Judgment(
-        comparisons,
-        judging.deployment,
-        predicted=judging.predicted,
-        starts=judging.starts,
-        excluded=tuple(judging.excluded),
-        narrow=judging.narrow,
-        open_figures=judging.open_figures,
-    )
-    return replace(found, excluded=(*found.excluded, *_of_range(found)))
+        return Judgment(excluded=[f"all: {error}", *found.excluded], starts=starts, error=str(error))
+    found.excluded += _of_range(found)
+    return found
 
 
 def _of_range(found: Judgment) -> Iterator[str]:
@@ -108,17 +101,12 @@ def _rounding(size: float) -> float:
     return next((GIB / 2 / 10**places for places in (2, 4) if abs(gib - round(gib, places)) < _EXACT), 0.0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Judging:
-    """A judgment while it is made."""
+    """How a judgment is made."""
 
     start: Start
-    deployment: Deployment | None = None
-    narrow: Deployment | None = None
-    open_figures: tuple[Comparison, ...] = ()
-    predicted: bool = False
-    starts: bool | None = None
-    excluded: list[str] = field(default_factory=list)
+    found: Judgment
 
     def comparisons(self) -> Iterator[Comparison]:
         start, printed = self.start, self.start.printed
@@ -127,15 +115,15 @@ class _Judging:
             return
         known = start.weights_unclear is None
         if not known:
-            self.excluded.append(f"weights: {start.weights_unclear}")
+            self.found.excluded.append(f"weights: {start.weights_unclear}")
         elif start.as_range:
-            self.narrow = replace(start, model=narrowed(start.model)).laid_out()
-            self.excluded.append("weights: by the copy's name they are a range")
+            self.found.narrow = replace(start, model=narrowed(start.model)).laid_out()
+            self.found.excluded.append("weights: by the copy's name they are a range")
         elif printed.load:
             yield Comparison(start.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
-        laid = self.deployment = start.laid_out()
+        laid = self.found.deployment = start.laid_out()
         if laid is None:
-            self.excluded.append(f"tokens: {start.plan_unclear}")
+            self.found.excluded.append(f"tokens: {start.plan_unclear}")
             return
         context = start.context_tokens
         staged = start.published and start.flags.layout.pipeline > 1
@@ -147,10 +135,10 @@ class _Judging:
             yield Comparison("needed", needed / GIB, printed.needed / GIB, "GiB")
         if start.pool_unclear:
             return
-        if self.narrow is None:
+        if self.found.narrow is None:
             yield from self._end_to_end(laid, known=known)
         else:
-            self.open_figures = tuple(self._end_to_end(laid, known=known))
+            self.found.open_figures = tuple(self._end_to_end(laid, known=known))
 
     def _lines(self, laid: Deployment, suffix: str) -> Iterator[Comparison]:
         printed, context = self.start.printed, self.start.context_tokens
@@ -188,26 +176,29 @@ class _Judging:
     def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
         start, flags, printed = self.start, self.start.flags, self.start.printed
         if not known or start.accelerator is None:
-            self.excluded.append("end to end: model format or device is not stated")
+            self.found.excluded.append("end to end: model format or device is not stated")
             return
         stated, taken = flags.stated_utilization, flags.utilization
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
-            self.excluded.append(
+            self.found.excluded.append(
                 f"utilization: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
             )
-        self.predicted = True
+        self.found.predicted = True
         pool = int(laid.pool_bytes)
         if flags.context_tokens is not None:
-            self.starts = self._holds(laid, flags.context_tokens)
-            if self.narrow is not None and self._holds(self.narrow, flags.context_tokens) != self.starts:
-                self.starts = None
-                self.excluded.append("start: which layers the copy keeps wider decides")
+            self.found.starts = self._holds(laid, flags.context_tokens)
+            if (
+                self.found.narrow is not None
+                and self._holds(self.found.narrow, flags.context_tokens) != self.found.starts
+            ):
+                self.found.starts = None
+                self.found.excluded.append("start: which layers the copy keeps wider decides")
             short, band = map(int, laid.start_shortage or (0, 0))
             if 0 < short <= band:
-                self.starts = None
-                self.excluded.append("start: what other processes leave free on this machine decides")
+                self.found.starts = None
+                self.found.excluded.append("start: what other processes leave free on this machine decides")
         elif printed.refused:
-            self.excluded.append("start: the longest context is not stated")
+            self.found.excluded.append("start: the longest context is not stated")
         available = printed.pool if self._same_rank(laid) else None
         if available is None:
             available = printed.halves
@@ -244,22 +235,22 @@ class _Judging:
         tokens = int(with_pool(laid, int(printed.pool)).printed_tokens(context))
         together = not SAME_RANK_WITHIN < tokens / printed.tokens - 1 <= OTHER_RANK_WITHIN
         if not together:
-            self.excluded.append("pool: the quoted pool and tokens are of different ranks")
+            self.found.excluded.append("pool: the quoted pool and tokens are of different ranks")
         return together
 
     def _buffers(self) -> Iterator[Comparison]:
         """llama.cpp prints the buffers of keys, values and states."""
         start, printed = self.start, self.start.printed
         if printed.cells is None:
-            self.excluded.append("buffers: the context is not stated")
+            self.found.excluded.append("buffers: the context is not stated")
             return
         stated: dict[Part, float] = {}
         if printed.cache is not None:
             latent = any(isinstance(c, Latent) for group in start.model.layers for c in group.caches)
             if latent and printed.values:
-                self.excluded.append("buffers: run without MLA, with keys and values of every head")
+                self.found.excluded.append("buffers: run without MLA, with keys and values of every head")
             elif start.plan_unclear is not None:
-                self.excluded.append(f"buffers: {start.plan_unclear}")
+                self.found.excluded.append(f"buffers: {start.plan_unclear}")
             else:
                 stated["host_kv"] = printed.cache / MIB
         if printed.states is not None:
