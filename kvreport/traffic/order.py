@@ -7,28 +7,10 @@ full attention only, :mod:`kvreport.traffic.hits` gives the same for all sizes i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvreport.traffic.memory import CacheMemory, HostTier
 from kvreport.traffic.pools import Pools
+from kvreport.traffic.results import ReplayResult
 from kvreport.traffic.trace import Trace
-
-
-@dataclass(frozen=True, slots=True)
-class OrderResult:
-    """Hits of a replay without time."""
-
-    requests: int  # Requests that fit the pools alone.
-    refused: int  # Requests that do not.
-    prompt_tokens: int  # Prompt tokens of the former.
-    hit_tokens: int  # Of these, tokens found on the device or the host.
-    host_tokens: int  # Of these, tokens found on the host only.
-    evicted: tuple[int, ...]  # Blocks of each pool that were evicted.
-
-    @property
-    def hit_rate(self) -> float:
-        """Hit tokens over prompt tokens."""
-        return self.hit_tokens / max(self.prompt_tokens, 1)
 
 
 def replay_in_order(
@@ -39,32 +21,35 @@ def replay_in_order(
     time_to_live_s: float | None = None,
     outputs: bool = True,
     max_batched_tokens: int = 8192,
-) -> OrderResult:
+) -> ReplayResult:
     """Send a trace through the pools one request at a time.
 
     Without ``outputs`` only prompts are stored. States are kept at the ends of steps of ``max_batched_tokens``. A block expires
     after ``time_to_live_s``, or never.
+
+    Returns:
+        Requests, tokens and evicted blocks, without times.
     """
     memory = CacheMemory(trace, pools, host=host, time_to_live_s=time_to_live_s)
-    served = refused = prompts = hits = from_host = 0
+    found = ReplayResult()
     for request in range(len(trace)):
         prompt = trace.prompt_tokens[request]
         total = prompt + (max(trace.output_tokens[request] - 1, 0) if outputs else 0)
         if any(pools.request_blocks(total, index) > spec.blocks for index, spec in enumerate(pools.pools)):
-            refused += 1
+            found.refused += 1
             continue
         memory.now = trace.arrival_s[request]
         run = memory.start(request, 0)
         memory.admit(run, memory.find(run))
-        prompts += prompt
-        hits += run.hit
-        from_host += run.loaded
-        served += 1
+        found.prompt_tokens += prompt
+        found.hit_tokens += run.hit
+        found.host_tokens += run.loaded
+        found.requests += 1
         while run.stored < prompt:
             memory.grow(run, min(run.stored + max_batched_tokens, prompt))
         memory.settle(run)
         if total > prompt:
             memory.grow(run, total)
         memory.leave(run, keep_outputs=True)
-    evicted = tuple(pool.evicted for pool in memory.pools)
-    return OrderResult(served, refused, prompts, hits, from_host, evicted)
+    found.evicted = tuple(pool.evicted for pool in memory.pools)
+    return found
