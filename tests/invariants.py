@@ -289,12 +289,15 @@ def _offload(estimate: Estimate) -> None:
     if laid is None or not estimate.kv_bytes_per_token_per_gpu or _classless(estimate):
         return
     layout = estimate.request.layout
-    assert laid.host_copies in (1, layout.tensor * layout.pipeline), ("copies", laid.host_copies)
+    assert laid.host_memory.copies in (1, layout.tensor * layout.pipeline), (
+        "copies",
+        laid.host_memory.copies,
+    )
     plans = (estimate.held, *(one.plan for one in laid.ranks))
     least = min(int(one.request_bytes(tokens)) for one in plans)
     for size in (8 << 30, 512 << 30):
         requests = laid.host_tokens(size, tokens) // tokens
-        kept = requests * least * laid.host_copies
+        kept = requests * least * laid.host_memory.copies
         assert kept <= size, ("host memory", requests, kept, size)
 
 

@@ -30,7 +30,7 @@ from kvreport.accounting.allocation import (
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.numeric import Codes, Integers, Reals
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, HostMemory, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.shares import pool_bytes
 from kvreport.accounting.stages import partition_of, stages
@@ -175,17 +175,13 @@ class Deployment(Allocation):
         return _reduce(_fewer_tokens, own, (one.printed_tokens(contexts) for one in self.others))
 
     @property
-    def host_copies(self) -> int:
-        """Ranks of a data rank that each keep blocks of their own in host memory."""
-        case = self.case
-        return case.rules.host_copies(case.layout, case.accelerator, self.plan)
+    def host_memory(self) -> HostMemory:
+        """How host memory keeps the blocks that the pool of this rank gives up."""
+        return self.case.rules.host_memory(self.case, self.plan, int(self.pool_bytes))
 
     def host_tokens(self, host_bytes: int, context_tokens: int) -> int:
         """Tokens of requests of one length that host memory for evicted blocks of one data rank keeps: the least of all ranks."""
-        return min(
-            one.case.rules.host_tokens(one.case, one.plan, int(one.pool_bytes), host_bytes, context_tokens)
-            for one in self.ranks
-        )
+        return min(one.host_memory.tokens(host_bytes, context_tokens) for one in self.ranks)
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -85,6 +86,18 @@ class BlockPlan:
         """Everything that one request of each context reserves: its blocks, and its part of other pools."""
         blocks = self.profile.request_bytes(context_tokens)
         return blocks if self.pool is None else xp.integers(blocks + self.pool.bytes_beside(context_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """How host memory of a data rank keeps the blocks that the pool of a plan gives up."""
+
+    copies: (
+        int  # Ranks that each keep blocks of their own: what is stated for the data rank is divided by these.
+    )
+    # Tokens of finished requests that so many bytes of a data rank keep, where each request has so many tokens.
+    tokens: Callable[[int, int], int]
+    mapped: bool = False  # True if the ranks of a node map one region of ``/dev/shm``.
 
 
 @dataclass(frozen=True, slots=True)

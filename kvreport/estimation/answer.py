@@ -436,8 +436,8 @@ class Estimate(AtContext):
     @property
     def shared_memory_bytes(self) -> int:
         """Bytes of ``/dev/shm`` of a node that evicted blocks take: whole, also where a data rank is on several nodes."""
-        asked = self.request
-        if not asked.kv_offload_bytes or not asked.case.rules.maps_host_memory(asked.accelerator):
+        asked, laid = self.request, self.deployment
+        if not asked.kv_offload_bytes or laid is None or not laid.host_memory.mapped:
             return 0
         return asked.kv_offload_bytes * max(asked.layout.data // asked.layout.nodes, 1)
 
@@ -462,7 +462,7 @@ class Estimate(AtContext):
             "offload": {
                 "bytes": request.kv_offload_bytes,
                 "tokens": self.offloaded_tokens,
-                "copies": None if self.deployment is None else self.deployment.host_copies,
+                "copies": None if self.deployment is None else self.deployment.host_memory.copies,
                 "shared_memory_bytes": self.shared_memory_bytes,
                 "adds_concurrency": False,
             }

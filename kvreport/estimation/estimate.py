@@ -237,13 +237,14 @@ def answer(request: Request) -> Estimate:
         verdict_reason=_reason(request),
     )
     if result.verdict in POSSIBLE:
-        per_device = request.kv_offload_bytes // laid.host_copies
+        copies = laid.host_memory.copies
+        per_device = request.kv_offload_bytes // copies
         refuse_beyond_one_memory(
             "kv-offload", request.accelerators, result.budget.requested_bytes, per_device
         )
         if request.kv_offload_bytes and result.offloaded_tokens == 0:
             raise InputError(
-                f"kv-offload: found {human_bytes(request.kv_offload_bytes)} for {laid.host_copies} ranks, and the part "
+                f"kv-offload: found {human_bytes(request.kv_offload_bytes)} for {copies} ranks, and the part "
                 f"of one rank is too small for {request.engine.label}; allowed: more"
             )
     return explained(with_open_terms(result))

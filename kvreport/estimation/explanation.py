@@ -395,7 +395,7 @@ def _offload_lines(estimate: Estimate) -> Iterator[str]:
     if estimate.deployment is not None and ranks > 1:
         yield (
             f"one copy of the blocks in host memory serves all {ranks} tensor ranks"
-            if estimate.deployment.host_copies == 1
+            if estimate.deployment.host_memory.copies == 1
             else f"the {ranks} ranks divide that host memory, and each keeps its own blocks in it"
         )
     if shared := estimate.shared_memory_bytes:

@@ -278,7 +278,7 @@ def replay(
     offloaded = options.get("kv_offload") is not None
     if host_memory is not None and offloaded:
         raise InputError("kv-offload: found together with host-memory; allowed: one of them")
-    copies = 1 if deployment.deployment is None else deployment.deployment.host_copies
+    copies = 1 if deployment.deployment is None else deployment.deployment.host_memory.copies
     per_device = deployment.request.kv_offload_bytes // copies
     host = _host(per_device if offloaded else host_memory, host_policy, pools)
     if host is not None:

@@ -22,7 +22,7 @@ from kvreport.accounting.engines.step import (
 )
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, HostMemory, Serving
 from kvreport.accounting.state_types import Precisions
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -237,25 +237,14 @@ class EngineRules:
         """
         return ()
 
-    # --- host memory for evicted blocks -------------------------------------------------------------------------
+    def host_memory(self, case: Case, plan: BlockPlan, pool_bytes: int) -> HostMemory:
+        """How host memory keeps the blocks that the pool of a rank gives up."""
+        copies = case.layout.tensor * case.layout.pipeline
 
-    def host_copies(self, layout: Layout, accelerator: Accelerator | None, plan: BlockPlan) -> int:
-        """Ranks of a data rank that each keep blocks of their own in host memory: what is stated for it is divided by these."""
-        return layout.tensor * layout.pipeline
+        def tokens(size: int, context: int) -> int:
+            return size // copies * context // max(int(plan.request_bytes(context)), 1)
 
-    def maps_host_memory(self, accelerator: Accelerator | None) -> bool:
-        """True if the ranks of a node map one region of ``/dev/shm`` for evicted blocks."""
-        return False
-
-    def host_tokens(
-        self, case: Case, plan: BlockPlan, pool_bytes: int, host_bytes: int, context_tokens: int
-    ) -> int:
-        """Tokens of finished requests of one length whose blocks host memory of a data rank keeps.
-
-        ``pool_bytes``: the pool of the rank that ``plan`` is of. ``host_bytes``: what is stated for the data rank.
-        """
-        each = host_bytes // self.host_copies(case.layout, case.accelerator, plan)
-        return each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
+        return HostMemory(copies, tokens)
 
     # --- limits -------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies, draft_rows, drafts
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, HostMemory, Serving
 from kvreport.accounting.state_types import Precisions
 from kvreport.accounting.weights import on_host
 from kvreport.catalog.accelerator import Accelerator
@@ -116,22 +116,24 @@ class Sglang(EngineRules):
             return plan(case.model, self.engine, case)
         return plan(case.stage_of[0], self.engine, case, case.model)
 
-    def host_tokens(
-        self, case: Case, plan: BlockPlan, pool_bytes: int, host_bytes: int, context_tokens: int
-    ) -> int:
+    def host_memory(self, case: Case, plan: BlockPlan, pool_bytes: int) -> HostMemory:
         """Tokens of the pool, by its bytes: each rank divides whole GB by the sizes of its device pools (0.5.23).
 
         ``mem_cache/hybrid_cache/hybrid_pool_assembler.py::_split_hicache_size``, ``mem_cache/pool_host/base.py``: ranks that
         hold the same latents keep a copy each.
         """
-        each = serve.host_gigabytes(host_bytes, case.layout) * GB
-        kept = each * context_tokens // max(int(plan.request_bytes(context_tokens)), 1)
-        if plan.pool is None or plan.pool.is_division or pool_bytes <= 0:
-            return kept
-        tokens = int(plan.pool.blocks(pool_bytes)) * plan.block_tokens * plan.context_parallel
-        beside = plan.pool.requests_beside(pool_bytes, context_tokens)
-        tokens = tokens if beside is None else min(tokens, int(beside) * context_tokens)
-        return min(kept, tokens * each // pool_bytes)
+
+        def tokens(size: int, context: int) -> int:
+            each = serve.host_gigabytes(size, case.layout) * GB
+            kept = each * context // max(int(plan.request_bytes(context)), 1)
+            if plan.pool is None or plan.pool.is_division or pool_bytes <= 0:
+                return kept
+            there = int(plan.pool.blocks(pool_bytes)) * plan.block_tokens * plan.context_parallel
+            beside = plan.pool.requests_beside(pool_bytes, context)
+            there = there if beside is None else min(there, int(beside) * context)
+            return min(kept, there * each // pool_bytes)
+
+        return HostMemory(case.layout.tensor * case.layout.pipeline, tokens)
 
     def refuses(self, model: Model, layout: Layout, devices: Sequence[Accelerator] = ()) -> str | None:
         """Ranks that divide layers must have about equal memory; only some classes ask for two of the options.

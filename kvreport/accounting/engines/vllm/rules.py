@@ -20,7 +20,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_token,
 )
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, HostMemory, Serving
 from kvreport.accounting.state_types import Precisions
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
@@ -120,31 +120,26 @@ class Vllm(EngineRules):
             return "fp8_ds_mla"
         return None
 
-    def host_copies(self, layout: Layout, accelerator: Accelerator | None, plan: BlockPlan) -> int:
-        """One copy for all tensor ranks of a node where all hold the same latents and map one region; else each its own."""
+    def host_memory(self, case: Case, plan: BlockPlan, pool_bytes: int) -> HostMemory:
+        """Whole chunks, each of the blocks of all copies, rounded up (``v1/kv_offload/cpu/spec.py::CPUOffloadingSpec.__init__``).
+
+        There is one copy for all tensor ranks of a node where all hold the same latents and map one region; else each has its own.
+        """
+        layout, device, release = case.layout, case.accelerator, release_of(self.engine)
+        mapped = device is not None and device.vendor in release.names("offload_mapped")
         together = (
             layout.pipeline == layout.decode_context == 1 and layout.tensor <= layout.devices // layout.nodes
         )
         # Devices in one memory with their computer are computers of their own.
-        together = together and not (accelerator is not None and accelerator.is_unified)
-        if plan.one_copy and together and self.maps_host_memory(accelerator):
-            return 1
-        return EngineRules.host_copies(self, layout, accelerator, plan)
+        together = together and not (device is not None and device.is_unified)
+        copies = 1 if plan.one_copy and together and mapped else layout.tensor * layout.pipeline
+        align = release.count("offload_alignment")
+        chunk = -(-plan.block_bytes * copies // align) * align
 
-    def maps_host_memory(self, accelerator: Accelerator | None) -> bool:
-        """True if the ranks of a node map one region of ``/dev/shm`` for evicted blocks."""
-        return accelerator is not None and accelerator.vendor in release_of(self.engine).names(
-            "offload_mapped"
-        )
+        def tokens(size: int, context: int) -> int:
+            return size // chunk * context // self._stored_blocks(plan, case.serving, context)
 
-    def host_tokens(
-        self, case: Case, plan: BlockPlan, pool_bytes: int, host_bytes: int, context_tokens: int
-    ) -> int:
-        """Whole chunks, each of the blocks of all copies, rounded up (``v1/kv_offload/cpu/spec.py::CPUOffloadingSpec.__init__``)."""
-        chunk = plan.block_bytes * self.host_copies(case.layout, case.accelerator, plan)
-        align = release_of(self.engine).count("offload_alignment")
-        chunks = host_bytes // (-(-chunk // align) * align)
-        return chunks * context_tokens // self._stored_blocks(plan, case.serving, context_tokens)
+        return HostMemory(copies, tokens, mapped)
 
     def _stored_blocks(self, plan: BlockPlan, serving: Serving, context_tokens: int) -> int:
         """Blocks of a prompt that are stored: of windows and states all that its steps leave, or those before its end alone."""
