@@ -53,7 +53,7 @@ def _browser() -> float:
     from kvreport.publish import profiles, sizer_data
     from kvreport.publish.page_data import gather
 
-    site = gather(open_catalog(), models=MODEL, version="bench", site_url="", progress=lambda _: None)
+    site = gather(open_catalog(), models=MODEL, version="bench")
     model = site.models[0]
     data = {
         "site": profiles.site_facts(site),

@@ -600,41 +600,6 @@ def _check(option: Option, value: Any) -> None:  # noqa: ANN401 - what a caller 
         raise InputError(f"{flag}: found {shorten(value)}; allowed: true or false")
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a query."""
-    types: dict[Kind, Any] = {
-        "text": {"type": "string"},
-        "whole": {"type": "integer"},
-        "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        "tokens": {"type": ["integer", "string"]},
-        "bytes": {"type": ["integer", "string"]},
-        "switch": {"type": "boolean"},
-        "tristate": {"type": "boolean"},
-        "choice": {"type": "string"},
-        "pairs": {"type": "object", "additionalProperties": {"type": "integer"}},
-    }
-    made: dict[str, Any] = {"model": {"type": "string", "description": "catalog name or path"}}
-    for option in options():
-        one = dict(types[option.kind])
-        if option.kind == "whole":
-            one |= {"minimum": option.low, "maximum": option.high}
-        if option.choices:
-            one["enum"] = list(option.choices)
-        if option.many and option.kind == "text":
-            one = {"anyOf": [one, {"type": "array", "items": one}]}
-        made[option.name] = one | {"description": option.help}
-        if option.default is not None:
-            made[option.name]["default"] = option.default
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "kvreport query",
-        "type": "object",
-        "properties": made,
-        "required": ["model", "gpu"],
-        "additionalProperties": False,
-    }
-
-
 def several(given: _One | Iterable[_One]) -> list[_One]:
     """One value or several, as a list; a text is one value, not its letters.
 

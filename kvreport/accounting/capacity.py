@@ -251,9 +251,6 @@ def _followed(reach: Callable[[Any], Integers], above: int, limit_tokens: int) -
 _HALVES_EACH: Final = 3
 """One probe in so many is halfway: a line alone may close in from one side only."""
 
-STARTS: Final = (Verdict.FITS, Verdict.TIGHT)
-"""Verdicts of an engine that is expected to start and serve."""
-
 
 class Limit(IntEnum):
     """What keeps one more request from running at once."""

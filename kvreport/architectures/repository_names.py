@@ -32,7 +32,6 @@ class QuantizedName:
     untied: bool = False
 
 
-_B: Final = r"(?:[-_.]?(?:int)?)"
 _GGUF_TYPES: Final = r"(?:UD-)?(?:I?Q\d(?:_\d|_K(?:_[A-Z]{1,2})?|_(?:X{0,2}S|NL|M|S|XS|XXS))?|F16|BF16|F32|MXFP4(?:_MOE)?|TQ\d_0)"
 _G128: Final = "groups of 128, as is usual"
 _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (

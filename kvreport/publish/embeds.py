@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from html import escape
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -25,8 +24,6 @@ UNKNOWN_SITE: Final = "https://YOUR-SITE/"
 CARD: Final = "embed"
 _CONTEXT: Final = 8192
 _COLORS: Final = {"fits": "2f7d4f", "tight": "a8660a", "none": "a33a3a"}
-_CHARACTER_WIDTH: Final = 6.6
-"""Pixels of one character of an 11-pixel sans-serif face, generously: texts may be narrower, never wider."""
 
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
@@ -78,19 +75,3 @@ def markdown(site: SiteData, model: Model, gpu: str) -> str:
         {"url": f"{root}{BADGES}/{model.slug}.json", "query": f"$.gpus['{gpu}'].message", "label": label}
     )
     return f"[![{label}](https://img.shields.io/badge/dynamic/json?{asked})]({root}models/{model.slug}/)"
-
-
-def svg(content: dict[str, Any]) -> str:
-    """Draw what :func:`badge` returned as a small picture that needs no service."""
-    label, message, color = (str(content[name]) for name in ("label", "message", "color"))
-    left, right = (round(len(text) * _CHARACTER_WIDTH + 12) for text in (label, message))
-    title = escape(f"{label}: {message}")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{title}">'
-        f"<title>{title}</title>"
-        f'<rect width="{left}" height="20" fill="#424242"/>'
-        f'<rect x="{left}" width="{right}" height="20" fill="#{escape(color)}"/>'
-        f'<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
-        f'<text x="{left / 2:g}" y="14">{escape(label)}</text>'
-        f'<text x="{left + right / 2:g}" y="14">{escape(message)}</text></g></svg>\n'
-    )

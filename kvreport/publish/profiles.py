@@ -79,12 +79,6 @@ def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) ->
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": models})
 
 
-def names(site: SiteData) -> tuple[str, ...]:
-    """Return the addresses of :func:`files` without making them."""
-    models = tuple(f"{FOLDER}/models/{model.slug}.json" for model in site.models)
-    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json")
-
-
 def encode(value: object) -> bytes:
     """Return compact JSON that may also stand inside HTML."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -44,11 +44,6 @@ def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tupl
         yield f"{FOLDER}/times/{model.slug}.json", encode({"schema": SCHEMA, **facts})
 
 
-def names(site: SiteData) -> tuple[str, ...]:
-    """Return the addresses of :func:`files` without making them."""
-    return (f"{FOLDER}/peaks.json", *(f"{FOLDER}/times/{model.slug}.json" for model in site.models))
-
-
 def peaks_facts(site: SiteData) -> dict[str, Any]:
     """Return rates and limits by accelerator.
 

@@ -50,11 +50,6 @@ def files(models: Sequence[Model]) -> Iterator[tuple[str, bytes]]:
     )
 
 
-def names() -> tuple[str, ...]:
-    """Return the addresses of :func:`files` without reading them."""
-    return (*(f"{TRACES}/{one.file}" for one in shipped_traces().values()), MODELS)
-
-
 KEPT: Final[ContextVar[Parts | None]] = ContextVar("kept", default=None)
 """Where this build keeps values; set when it begins."""
 
