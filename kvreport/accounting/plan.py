@@ -92,9 +92,8 @@ class BlockPlan:
 class HostMemory:
     """How host memory of a data rank keeps the blocks that the pool of a plan gives up."""
 
-    copies: (
-        int  # Ranks that each keep blocks of their own: what is stated for the data rank is divided by these.
-    )
+    # Ranks that each keep blocks of their own: what is stated for the data rank is divided by these.
+    copies: int
     # Tokens of finished requests that so many bytes of a data rank keep, where each request has so many tokens.
     tokens: Callable[[int, int], int]
     mapped: bool = False  # True if the ranks of a node map one region of ``/dev/shm``.
