@@ -1423,7 +1423,7 @@
     if (found.trace) {
       return {
         said:
-          "The page for traffic replays a recorded load in your browser and finds the waits and the GPUs.",
+          "The page for traffic replays a recorded load in your browser and says how long requests wait on one replica. On the command line, kvreport replay TRACE MODEL --gpu GPU --wait 1 finds the number of replicas with which 95% wait at most one second.",
         links: [["replay your own trace", "traffic/"], size],
       };
     }

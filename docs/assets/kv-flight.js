@@ -95,13 +95,14 @@
     };
   }
 
-  /* Serve a trace: {running, waiting, open: [most at once, seconds] each, preemptions, refused, seconds, samples}. It goes
-     step by step, so that a page can draw meanwhile.
+  /* Serve a trace: {running, waiting, open: [most at once, seconds] each, waits: seconds of each request until it runs,
+     ascending, preemptions, refused, seconds, samples}. It goes step by step, so that a page can draw meanwhile.
      room: bytes of the pool; bytesOf, each: see memory; seconds: a clock; seqs, batched: limits of a step. */
   function* flight(trace, { room, bytesOf, each, seconds, seqs, batched }) {
     const cache = memory(trace, room, bytesOf, each);
     const waiting = [], prefilling = [], decoding = new Map(), generated = new Map();
     const peaks = { running: [0, 0], waiting: [0, 0], open: [0, 0] };
+    const waits = [];
     const ends = new Map(); // requests by the step that they end at
     let next = 0, now = 0, step = 0, contexts = 0, order = 0, preemptions = 0, refused = 0, taken = 0;
     let samples = [], every = 1, head = 0;
@@ -154,6 +155,7 @@
         order: order++,
         since: -1,
       };
+      if (!generated.has(request)) waits.push(now - trace.time[request]);
       cache.enter(path, bytes);
       head += 1;
       prefilling.push(run);
@@ -259,7 +261,8 @@
       }
       if (taken % STEPS_A_SLICE === 0) yield;
     }
-    return { ...peaks, preemptions, refused, seconds: now, samples };
+    waits.sort((a, b) => a - b);
+    return { ...peaks, waits, preemptions, refused, seconds: now, samples };
   }
 
   root.kvFlight = { clock, flight };

@@ -222,7 +222,7 @@
         event.preventDefault();
         if (!isOpen()) open("");
         else if (shown.length) activate((active + step + shown.length) % shown.length);
-      } else if (event.key === "Enter" && isOpen()) {
+      } else if (event.key === "Enter" && (isOpen() || field.value !== current)) { // the names may be on their way
         event.preventDefault();
         enter();
       } else if (event.key === "Escape" && isOpen()) {

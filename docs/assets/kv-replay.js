@@ -234,10 +234,31 @@
             plural(found.preemptions, "preemption|preemptions")
           }.`,
         ),
+        waited(found.waits),
         course(found, unit),
         grid("Peak of requests", ["Requests", "Peak", `After (${unit.name})`], rows),
       );
       box.dataset.kvFlown = "done";
+    }
+
+    /* How long requests wait, and the command that finds the replicas for a wait. */
+    function waited(waits) {
+      const [half, most, nearly] = [0.5, 0.95, 0.99].map((share) =>
+        waits[Math.round(share * (waits.length - 1))]
+      );
+      const unit = timeUnit(most);
+      const said = waits.length
+        ? `50% of the requests wait at most ${lasting(half, unit)} before they run, 95% at most ${
+          lasting(most, unit)
+        }, and 99% at most ${lasting(nearly, unit)}. `
+        : "";
+      return make(
+        "p",
+        {},
+        `${said}The command below finds the number of replicas with which 95% wait at most one second, if it has `,
+        make("code", {}, "--wait 1"),
+        " at its end.",
+      );
     }
 
     /* The unit in which a length of time is a readable number: its name, its seconds, and a time as a number of it. */

@@ -917,7 +917,7 @@
       [start, ...$$("[data-preset]", form).map(presetOf)].map(otherThan)
         .reduce((few, one) => (one.length < few.length ? one : few));
 
-    let fresh = !location.search;
+    let first = true;
     async function restore() {
       catalog ||= await kvreport.facts(base).catch(() => null);
       const named = new URLSearchParams(location.search).get("gpu"); // unequal ones have a name in no list
@@ -936,8 +936,10 @@
       ]));
       const { state, ignored } = readState(known);
       // What was typed before the page could answer stays.
-      const early = fresh ? Object.keys(fields) : [];
-      fresh = false;
+      const early = first
+        ? Object.keys(fields).filter((name) => fields[name].value.trim() !== start[name])
+        : [];
+      first = false;
       for (const name of names) {
         if (early.includes(name)) continue;
         const asked = machine && name === "gpu" ? machine.id : state[name]?.[0];
@@ -946,7 +948,7 @@
       if (state.users && !state.concurrent) complete("users"); // a link says the people, and not all that goes with them
       const hidden = Object.keys(state).some((name) => fields[name] && advanced.contains(fields[name]));
       if (hidden) advanced.open = true;
-      if (early.some((name) => values.get(name) !== start[name])) write(true);
+      if (early.length) write(true);
       mark();
       return show(ignored);
     }

@@ -83,6 +83,49 @@ def test_a_tap_before_the_scripts_came_is_the_field_s(browser: Any, address: str
     assert not visit.faults
 
 
+def test_what_is_typed_over_a_number_of_the_address_stays(browser: Any, address: str) -> None:
+    """The number of the address was written over the reader's, who was faster than the numbers of the site."""
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    held = hold(visit.page, "**/kv-*.js")
+    visit.page.goto(f"{address}sizer/?concurrent=20", wait_until="domcontentloaded")
+    visit.page.wait_for_selector("html.js")
+    visit.page.fill("[name=concurrent]", TYPED)
+    visit.page.keyboard.press("Tab")
+    held.let_go()
+    visit.page.wait_for_function("document.querySelector('[data-kv-sized] strong')")
+    visit.settle()
+    assert visit.page.input_value("[name=concurrent]") == TYPED
+    assert "concurrent=137" in visit.page.url
+    visit.context.close()
+    assert not visit.faults
+
+
+@pytest.mark.parametrize("uri", ["", "sizer/"])
+def test_enter_takes_a_name_that_was_typed_before_the_names_came(
+    browser: Any, address: str, uri: str
+) -> None:
+    """Enter did nothing as long as no list was there, and the printed model's answer stayed."""
+    visit = Visit(browser, address)
+    visit.page.set_default_timeout(TIMEOUT_MS)
+    held = hold(visit.page, "**/picker.json")
+    visit.page.goto(address + uri, wait_until="domcontentloaded")
+    visit.page.locator("[data-kv-picker=models], input[name=model]").first.click()
+    field = visit.page.locator("input[name=model]")
+    field.wait_for()
+    field.focus()
+    visit.page.keyboard.press("Control+A")
+    visit.page.keyboard.type("gpt-oss")
+    visit.page.keyboard.press("Enter")
+    while not held:
+        visit.page.wait_for_timeout(20)
+    held.let_go()
+    visit.page.wait_for_function("location.search.includes('model=openai--gpt-oss-20b')")
+    assert field.input_value() == "gpt-oss-20b"
+    visit.context.close()
+    assert not visit.faults
+
+
 def test_a_field_that_was_changed_and_left_before_the_scripts_came_is_answered(
     browser: Any, address: str
 ) -> None:

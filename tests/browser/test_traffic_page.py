@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from typing import Any
 
 import pytest
@@ -117,6 +118,14 @@ def test_the_peak_of_requests_in_flight_is_the_replay_s(page, address):
     assert theirs["running"][0] == pytest.approx(ours["peak_running"], rel=0.02)
     assert theirs["waiting"][0] == pytest.approx(ours["peak_waiting"], rel=0.02)
     assert theirs["seconds"] == pytest.approx(ours["seconds"], rel=0.02)
+    waits = theirs["waits"]
+    for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+        assert waits[round(share * (len(waits) - 1))] == pytest.approx(
+            ours["wait_s"][name], rel=0.02, abs=0.01
+        )
+    said = re.search(r"95% at most ([\d.]+) (milli)?seconds", page.inner_text(f"{BOX} .kv-flight"))
+    shown = float(said[1]) / (1000 if said[2] else 1)
+    assert shown == pytest.approx(ours["wait_s"]["p95"], rel=0.02, abs=0.01)
     most, when = theirs["open"]
     assert f"Peak: {most} requests in flight after {when:.1f} seconds" in page.inner_text(f"{BOX} .kv-peak")
     row = page.locator(f"{BOX} .kv-flight tr", has_text="Running").first.inner_text()
