@@ -1,11 +1,7 @@
 """The figures of a model's page whose layers all have windows."""
 
-from types import SimpleNamespace
-from typing import cast
-
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
-from kvreport.publish.series import Series
 from kvreport.site.pages import index
 from kvreport.site.pages.model import page
 
@@ -28,9 +24,15 @@ def test_a_token_beyond_every_window_is_said_to_be_beyond_it() -> None:
 
 def test_a_cache_that_stops_growing_is_listed_with_what_a_token_costs_on_average() -> None:
     """Models whose windows end the growth came first in the list, with 0 KiB per token."""
-    held = (2048 * 4096, 2048 * 4096)
-    one = cast(Series, SimpleNamespace(token_bytes=(2048, 0), request_bytes=held, contexts=(4096, 16384)))
-    assert [index.token_cell(one, place).text for place in (0, 1)] == ["2.0", "0.5"]
-    none = cast(Series, SimpleNamespace(token_bytes=(0,), request_bytes=(0,), contexts=(4096,)))
-    assert index.token_cell(none, 0).text == "no cache"
-    assert index.token_cell(None, None).text == "–"
+    site = gather(
+        open_catalog(),
+        models="bigcode/starcoder2-7b,google/embeddinggemma-2",
+        gpus="h100-sxm-80gb",
+        version="t",
+        site_url="",
+        progress=lambda _: None,
+    )
+    rows = {row.anchor: row.cells[3].text for row in index.models(site)["table"].rows}
+    # 32 layers of 4 KV heads of 128 keep 4,096 tokens of at most 16,384 in 16 bits: a quarter of 64 KiB.
+    assert rows == {"bigcode--starcoder2-7b": "16.0", "google--embeddinggemma-2": "no cache"}
+    assert index.token_cell(None, 0.0).text == "–"

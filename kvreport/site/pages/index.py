@@ -9,6 +9,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.publish import counts
@@ -99,6 +100,7 @@ def models(site: SiteData) -> Names:
         here = site.serving(model, gpu)
         whole = one_device(site, model)
         long = _index_of_longest(model, whole)
+        growth = whole.token_bytes[long] if whole and long is not None else None
         users = (
             tables.users_cell(here.users[here.at(HEADLINE_CONTEXT)], here.verdicts[here.at(HEADLINE_CONTEXT)])
             if here and HEADLINE_CONTEXT in here.contexts
@@ -116,7 +118,7 @@ def models(site: SiteData) -> Names:
             replace(
                 size := tables.size_cell(whole.weight_bytes if whole else None, 1), value=_rough(size.value)
             ),
-            token_cell(whole, long),
+            token_cell(growth, _average_token(site, model) if growth == 0 else 0.0),
             Cell(units.human_tokens(model.context_tokens), "kv-num", value=model.context_tokens),
             Cell(
                 str(here.config.tensor_parallel) if here else "–",
@@ -202,13 +204,16 @@ def one_device(site: SiteData, model: Model) -> Series | None:
     return site.capacities[model.id].single
 
 
-def token_cell(whole: Series | None, long: int | None) -> Cell:
-    """One more token at full context; the average of a whole request where the cache has stopped to grow there."""
-    if whole is None or long is None:
+def _average_token(site: SiteData, model: Model) -> float:
+    """Bytes of a request of full context, states included, for each of its tokens."""
+    return Quantities(site.catalog).kv_request(model.id, tokens=model.context_tokens) / model.context_tokens
+
+
+def token_cell(growth: int | None, average: float) -> Cell:
+    """One more token at full context; where the cache has stopped to grow there, what a token of a whole request costs."""
+    if growth is None:
         return Cell("–", "kv-num", value=-1, hint="unknown")
-    size_bytes: float = whole.token_bytes[long]
-    if not size_bytes:
-        size_bytes = whole.request_bytes[long] / whole.contexts[long]
+    size_bytes = growth or average
     return Cell(_kib(size_bytes) if size_bytes else "no cache", "kv-num", value=_rough(size_bytes))
 
 
