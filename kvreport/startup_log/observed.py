@@ -125,7 +125,7 @@ def _flags(observation: Observation, layout: Layout, *, drafts: bool, own: bool)
         share_of_free=bool(observation.static_share),
         eager=bool(observation.eager),
         sorts=observation.sorts,
-        compiled=bool(observation.compiled),
+        compiled=bool(observation.compiled) or not compiles(observation),
         images=serves_images(observation),
         clips=not re.search(_NO_AUDIO, (observation.flags or "").lower()),
         videos=_serves("video", observation),
@@ -261,6 +261,11 @@ def images_through(observation: Observation) -> str:
 def encodes_at_start(observation: Observation) -> bool:
     """False with ``--skip-mm-profiling``: ``v1/worker/gpu_model_runner.py::profile_run`` then encodes nothing."""
     return not re.search(r"skip[-_]mm[-_]profiling", observation.flags or "")
+
+
+def compiles(observation: Observation) -> bool:
+    """False where the flags ask vLLM for mode 0, which compiles nothing (``config/compilation.py::CompilationMode.NONE``)."""
+    return not re.search(r"compilation mode (?:0|none)\b", (observation.flags or "").lower())
 
 
 def tables_on_host(observation: Observation) -> bool:
@@ -431,8 +436,12 @@ def static_share(left: float, before: float, pools: float) -> float:
 def _prefix_caching(observation: Observation) -> bool | None:
     said = (observation.flags or "").lower()
     if re.search(
-        r"prefix.caching'?[:= ]+(off|false)|no.enable.prefix|disable.radix.cache(?!\w*[=: ]+false)", said
+        r"prefix.caching'?[:= ]+(off|false)|no.enable.prefix|no prefix caching|disable.radix.cache(?!\w*[=: ]+false)",
+        said,
     ):
         return False
-    asked = "enable-prefix-caching" in said or re.search(r"enable.prefix.caching'?[:= ]+true", said)
+    asked = re.search(
+        r"enable-prefix-caching|enable.prefix.caching'?[:= ]+true|(^|[,;] )prefix caching( on| and|[,;]|$)",
+        said,
+    )
     return True if asked else None

@@ -200,6 +200,31 @@ def test_a_table_that_the_flags_keep_on_the_host_takes_no_memory_of_the_device(
     assert compare(open_catalog(), log.model_copy(update={"flags": flags})).starts_predicted is starts
 
 
+@pytest.mark.parametrize(
+    ("flags", "concurrency"),
+    [
+        ("max-num-seqs 4, prefix caching", 2.9368),
+        ("prefix caching and chunked prefill on", 2.9368),
+        ("max-num-seqs 4, no prefix caching", 2.9883),
+        ("max-num-seqs 4", 2.9883),
+    ],
+)
+def test_prefix_caching_among_the_flags_keeps_a_second_state(flags: str, concurrency: float) -> None:
+    """The log of vLLM 0.26, where recurrent models cache no prefixes by default, prints 2.94."""
+    judged = compare(open_catalog(), recorded("finch-084").model_copy(update={"flags": flags}))
+    found = next(one for one in judged.comparisons if one.quantity == "concurrency given pool")
+    assert found.predicted == pytest.approx(concurrency, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dunlin-006", "dunlin-007"])
+def test_a_start_that_compiles_nothing_needs_no_copy_of_a_table(name: str) -> None:
+    """Half a table of n-grams of 95 GiB was counted twice, as a compiled lookup is measured on a copy of it."""
+    log = recorded(name)
+    assert compare(open_catalog(), log).within_band
+    compiled = log.model_copy(update={"flags": (log.flags or "").replace("compilation mode 0", "")})
+    assert compare(open_catalog(), compiled).starts_predicted is False
+
+
 def test_eight_bits_beside_16_bit_layers_are_read_in_a_name() -> None:
     found = by_name("x/Qwen3.5-9B-AWQ-BF16-INT8", open_catalog())
     assert found is not None
