@@ -62,6 +62,7 @@
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state, ...layout });
       kvreport.remark?.(
         [
+          NEEDED.test(typed) && await needed(found, base),
           counted && counted.said,
           laid && laid.said,
           await shortage(found, base),
@@ -260,6 +261,23 @@
     } GiB of KV cache in place of ${gib(requests * once)} GiB, which saves ${
       gib((requests - 1) * once)
     } GiB.`;
+  }
+
+  const NEEDED = /\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b/i;
+
+  /* Bytes that a question's model needs, of weights and of the cache of its requests, as a sentence. */
+  async function needed({ state }, base) {
+    const site = await kvreport.siteFor(base, state.engine);
+    const model = state.model && await kvreport.modelFor(base, site, state.model);
+    const kv = state.kv || model?.kv, held = model?.held[kv]?.[0];
+    const weights = model?.weights[state.weights || model.form]?.[0];
+    if (!held || !weights) return "";
+    const [constant, terms] = held.kinds ? held.kinds[0] : held;
+    const context = Math.min(kvState.contextOf(state, model), model.limit), requests = state.requests || 1;
+    const cache = requests * kvKernel.requestBytes(constant, terms, context);
+    return `${model.name} needs ${gib(weights)} GiB for its weights and ${gib(cache)} GiB of KV cache for ${
+      kvreport.plural(requests, "request|requests")
+    } of ${kvreport.tokens(context)} tokens, besides what the engine reserves.`;
   }
 
   /* The accelerators of at most some memory that serve a question's model alone, by format of its weights, as a sentence. */

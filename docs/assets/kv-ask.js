@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
-      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who")
+      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous")
       .split(
         " ",
       ),
@@ -113,6 +113,11 @@
     [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
     [/^cudagraphs?$/, "what CUDA graphs take", "questions/cuda-graphs/"],
     [
+      /^(images?|pictures?|screenshots?|photos?|multimodal)$/,
+      "how much memory images take",
+      "questions/images/",
+    ],
+    [
       /^-*max[-_](num[-_]seqs|running[-_]requests)$/,
       "what --max-num-seqs changes in memory",
       "questions/max-num-seqs/",
@@ -158,8 +163,8 @@
   const LENGTH = "(\\d[\\d,]+|\\d+(?:\\.\\d+)?k)";
   const PART = "(prompts?|inputs?|outputs?|answers?|completions?|responses?|replies)";
   const LENGTHS = new RegExp(
-    `\\b${LENGTH}\\s*(?:tokens?\\s*)?(?:(?:of|in|for)\\s+)?(?:the\\s+)?${PART}\\b(?:\\s+tokens?\\b)?|` +
-      `\\b${PART}\\s*(?:tokens?|lengths?|size)?\\s*(?:of|:|=|is)?\\s*${LENGTH}\\b(?!\\s*m?s(?:ec|\\b))(?:\\s+tokens?\\b)?`,
+    `\\b${LENGTH}\\s*(?:tokens?\\s*)?(?:(?:of|in|for)\\s+)?(?:(?:the|system|shared|common)\\s+)*${PART}\\b(?:\\s+tokens?\\b)?|` +
+      `\\b${PART}\\s*(?:tokens?|lengths?|size)?\\s*(?:of|:|=|is)?\\s*${LENGTH}\\b(?!\\s*(?:m?s(?:ec|\\b)|users?\\b|requests?\\b|people\\b|agents?\\b|[x×]))(?:\\s+tokens?\\b)?`,
     "gi",
   );
   const FIRST_TOKEN =
@@ -335,7 +340,11 @@
       .replace(/\b(two|three|four|five|six|eight|sixteen|dual|quad)\b(?=\s+\S)/g, (word) => NUMBERS[word])
       .replace(/\b(\d{4,6})\s*mi?b\b/g, (_, number) => `${Math.round(number / 1024)}gb`) // as drivers print it
       .replace(/(\d)\s+gi?b\b/g, "$1gb").replace(/(\d)gib\b/g, "$1gb")
-      .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])(?!\d+b\b)/g, "$1x ")
+      .replace(/\s[x×*]\s*(?=\d\d?(\s|$))/g, " ").replace(
+        /(\d)\s*[x×*]\s*(?=[a-z0-9])(?!\d+b\b|large\b)/g,
+        "$1x ",
+      )
+      .replace(/\b\d+ (?=(?:images?|pictures?|screenshots?|photos?)\b)/g, "")
       .split(/\s+/).filter(Boolean);
   }
 
@@ -586,6 +595,7 @@
       releases,
       workload,
       claim,
+      price: price && Number(/\d+(?:\.\d+)?/.exec(price[0])[0]),
       atMost,
       saves,
       counts: HOW_MANY.test(text) && state.tp === undefined,
@@ -1185,8 +1195,18 @@
 
   /* Further models that the words name which the first one left: "deepseek-v3.2 or glm-5.2". */
   function modelsIn(models, missed, first, understood) {
-    const found = [],
-      left = missed.filter((word) => /[a-z]{2}/.test(word) && /\d/.test(word) && !FORMATS[word]);
+    const found = [];
+    for (;;) {
+      const whole = wholeName(models, missed); // "glm 5"
+      if (!whole || [first.model, ...found].includes(whole.model.id)) break;
+      found.push(whole.model.id);
+      missed.splice(
+        missed.findIndex((_, n) => whole.words.every((word, m) => missed[n + m] === word)),
+        whole.words.length,
+      );
+      understood.push(`and ${whole.model.name}`);
+    }
+    const left = missed.filter((word) => /[a-z]{2}/.test(word) && /\d/.test(word) && !FORMATS[word]);
     for (const word of left) {
       const state = {}, said = [], strange = [];
       modelIn(models, [word], state, said, strange);
@@ -1416,6 +1436,7 @@
       ...(workload?.prompt && { prompt: workload.prompt, average: undefined }),
       output: workload?.output,
       ttft: workload?.ttft,
+      prices: own && found.price ? `${own.id}=${found.price}` : undefined,
     });
     const size = ["size a deployment", sized];
     const { model: _, ...rest } = state;
@@ -1639,6 +1660,10 @@
     const links = [ofModel];
     if (own) links.push([`every model on ${own.name}`, at(`gpus/${own.id}/`, { context: state.context })]);
     if (speed.length) links.push(size);
+    if (asks.some((word) => /^agent/.test(word))) {
+      const load = { ...about, requests: state.requests };
+      pages.unshift(["how many GPUs for coding agents", at("questions/coding-agents/", load)]);
+    }
     links.unshift(...pages);
     if (unlisted || missed.some((word) => /^\d+(\.\d+)?b$/.test(word))) {
       links.push(["Your model reads its config", "your-model/"]);

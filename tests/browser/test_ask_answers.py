@@ -156,6 +156,18 @@ def test_every_layout_is_tried_for_so_many_requests(page, address):
     )
 
 
+def test_bytes_that_are_asked_for_are_the_answer_s(page, address):
+    """ "How much KV cache" was answered with a number of requests alone."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "how much kv cache does llama 3.1 8b need at 32k for 10 users")
+    page.locator("[data-kv-remark]", has_text="needs").wait_for()
+    # 131,072 B for each of 10 x 32,768 tokens.
+    assert "needs 14.96 GiB for its weights and 40.00 GiB of KV cache for 10 requests of 32K tokens" in (
+        page.inner_text("[data-kv-remark]")
+    )
+
+
 def test_the_fewest_gpus_name_a_smaller_number_that_may_fit(page, address):
     """The larger number stood alone, while a smaller one fell short by less than the error of the estimate."""
     model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "b200-sxm-180gb", "context_tokens": 32768}
