@@ -176,7 +176,6 @@ def _plan(
             max_batched_tokens=row["max_num_batched_tokens"],
             block_tokens=block_tokens,
             prefix_caching=row["enable_prefix_caching"],
-            hybrid_manager=not row["disable_hybrid"],
         ),
         kv_format=kv_format,
         layout=Layout(tensor=row["tp"], decode_context=row["dcp"], pipeline=row.get("pp", 1)),
@@ -189,7 +188,7 @@ def _plan(
 
 def _flags(row: dict) -> tuple:
     names = ("id", "run", "gpu", "tp", "dcp", "kv_cache_dtype", "enable_prefix_caching")
-    flags = (row[name] for name in (*names, "max_num_batched_tokens", "disable_hybrid"))
+    flags = (row[name] for name in (*names, "max_num_batched_tokens"))
     return (*flags, row.get("pp", 1))
 
 

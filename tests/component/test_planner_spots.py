@@ -5,7 +5,11 @@ stages were dealt to as many workers, each with such a pool. The models come fro
 goes in. ``scripts/check_planner.py`` does the same for a whole recorded run.
 """
 
+import json
+from pathlib import Path
+
 import pytest
+import yaml
 
 from kvreport.accounting import capacity
 from kvreport.accounting.case import Case
@@ -16,8 +20,10 @@ from kvreport.accounting.shares import pool_bytes
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
+from scripts import check_planner as script
 from tests.trunk import plan
 
+ROOT = Path(__file__).resolve().parents[2]
 H100 = "h100-sxm-80gb"
 
 # fmt: off
@@ -77,6 +83,23 @@ def test_blocks_tokens_and_concurrency_are_those_that_the_engine_prints(
     printed = min(float(capacity.concurrency(40 * GIB, plan, context)) for plan in plans)
     assert round(printed, 6) == concurrency
     assert int(printed * context) == tokens
+
+
+def test_the_script_compares_a_recorded_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, *_, batched, context, _, blocks, tokens, concurrency = SPOTS[5]
+    stem = model.replace("/", "--")
+    config = yaml.safe_load((ROOT / "experiments" / "configs" / f"{stem}.yaml").read_text(encoding="utf-8"))
+    (tmp_path / f"{stem}.json").write_text(json.dumps(config["config"]), encoding="utf-8")
+    at = {"gib": 40, "num_blocks": blocks, "tokens": tokens, "concurrency": concurrency}
+    row = {"id": model, "run": "main", "gpu": "H100", "tp": 1, "dcp": 1, "kv_cache_dtype": "auto"}
+    row |= {"enable_prefix_caching": True, "max_num_batched_tokens": batched}
+    row |= {"per_len": [{"max_model_len": context, "at": [at, at | {"num_blocks": blocks * 2}]}]}
+    (tmp_path / "records.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["check_planner", str(tmp_path / "records.jsonl"), str(tmp_path)])
+    script.main()
+    assert "points 2  equal 1 (50.00%)" in capsys.readouterr().out
 
 
 def test_a_request_that_needs_the_null_block_too_is_refused_and_the_longest_said(
