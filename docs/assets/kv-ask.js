@@ -130,7 +130,7 @@
     [/^-*max[-_]model[-_]len$/, "which --max-model-len fits", "questions/max-model-len/"],
     [
       /^-*gpu[-_]memory[-_]utilization$/,
-      "which --gpu-memory-utilization a load needs",
+      "which memory share a load needs",
       "questions/utilization/",
     ],
     [/^-*mem[-_]fraction[-_]static$/, "how to set --mem-fraction-static", "questions/mem-fraction-static/"],
