@@ -183,6 +183,14 @@ def test_the_type_of_index_keys_changes_an_estimate_where_the_class_takes_one(ca
         assert (not answer.request.not_followed) == followed, engine
 
 
+def test_a_switch_of_index_keys_that_later_releases_lack_is_named_by_what_it_changes(capsys):
+    """``config/attention.py::AttentionConfig.use_fp4_indexer_cache`` of 0.28 and 0.29 stands for ``indexer_kv_dtype`` of mxfp4."""
+    command = "vllm serve deepseek-ai/DeepSeek-V4-Flash -tp 8 --attention-config.use_fp4_indexer_cache true"
+    assert main(["estimate", command, "--engine", "vllm@0.29.0", "--gpu", "B200", "--format", "json"]) == 0
+    [entry] = json.loads(capsys.readouterr().out)["not_followed"]
+    assert entry["term"] == "index keys"
+
+
 def test_text_only_leaves_the_encoder_out():
     words = ["estimate", "Qwen/Qwen3.8-27B", "--gpu", "H100", "--language-model-only"]
     assert '--limit-mm-per-prompt={"image": 0, "video": 0}' in in_our_spelling(
