@@ -211,6 +211,8 @@ def test_columns_reach_the_longest_context_that_a_model_supports(visit: Visit, a
         assert contexts[-1] == "128K"
         want = answer(LLAMA, gpu=gpu, context_tokens="128K")
         assert row["128K"] == f"{want.max_concurrent_requests:,}"
+        (longest,) = (value for title, value in row.items() if title.startswith("Longest"))
+        assert longest == f"{want.max_context_tokens:,}"  # it was rounded and did not say so
 
 
 def test_a_large_difference_of_accelerators_says_why(visit: Visit, answer: Any) -> None:

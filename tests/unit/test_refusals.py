@@ -14,7 +14,7 @@ from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.refusals import refusals
 from kvreport.cli import main
 from kvreport.estimation import estimate
-from kvreport.site.pages.refusals import _page
+from kvreport.site.pages.refusals import _engines, _page, _remedies
 from kvreport.startup_log import diagnose, table
 
 LINES = {line.name: line for one in log_lines() for line in one.lines}
@@ -46,6 +46,22 @@ def test_each_sentence_leads_to_its_page(refusal, tmp_path: Path, capsys: pytest
     assert f"About this sentence: the page {refusal.address} of the site." in capsys.readouterr().out
     assert main(["log", str(log), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["address"] == refusal.address
+
+
+@pytest.mark.parametrize("slug", ["out-of-memory", "memory-for-graphs-after-the-pool"])
+def test_a_page_of_several_engines_says_whose_each_flag_is(slug: str) -> None:
+    """The flags of SGLang stood alone, on a page that users of vLLM read too."""
+    refusal = next(one for one in refusals() if one.slug == slug)
+    site = SimpleNamespace(catalog=open_catalog())
+    engines = {line.name: one.engine for one in log_lines() for line in one.lines}
+    helps = _remedies(site, _engines(engines[name] for name in refusal.lines), LINES[refusal.lines[0]])
+    flagged = [words for words in helps if "--" in words]
+    assert flagged
+    for words in flagged:
+        parts = dict(part.strip(" .").split(": ", 1) for part in words.split(";"))
+        assert parts.keys() == {"vLLM", "SGLang"}
+    assert any("vLLM: lower --gpu-memory-utilization" in words for words in flagged)
+    assert any("SGLang: lower --mem-fraction-static" in words for words in flagged)
 
 
 def test_every_end_of_a_program_at_home_has_a_page_and_the_narrowest_is_named() -> None:

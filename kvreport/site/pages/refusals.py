@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kvreport.catalog.log_lines import LogLine, log_lines
@@ -26,6 +26,8 @@ from kvreport.words import KV_NAMES, counted
 
 TITLE: Final = "Refusals to start"
 MOST_CHANGES: Final = 3
+ANY: Final = ("vllm", "sglang")
+"""Engines whose flags stand on the page of a message that any program prints."""
 _BOOST: Final = 0.6
 """A pasted message finds its page all the same; words of other questions are better answered elsewhere."""
 _PARTS: Final = (
@@ -36,14 +38,14 @@ _PARTS: Final = (
 
 def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
     engines = {line.name: (one.engine, line) for one in log_lines() for line in one.lines}
-    engine, line = engines[refusal.lines[0]]
+    line = engines[refusal.lines[0]][1]
     lines = [engines[name][1] for name in refusal.lines]
     means = {refusal.means: line.example} if refusal.means else _meanings(lines)
     result = _answer(site, refusal)
     context: dict[str, Any] = {**log.context(site, runtime_bytes)} | {
         "refusal": refusal,
         "means": tuple(means.items()),
-        "remedies": _remedies(engine or "any", line),
+        "remedies": _remedies(site, _engines(engines[name][0] for name in refusal.lines), line),
         "sentence": line.example,
         "example": line.example,
         "read": line.read,
@@ -51,6 +53,7 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
         "table": None if result is None else _table(result),
         "conclusion": "" if result is None else headline(result),
         "changes": () if result is None else _changes(result, site),
+        "server": "" if result is None else result.request.engine.label.split()[0],
     }
     body = render("refusals/body.html", refusal.address, context)
     return Page(
@@ -76,10 +79,26 @@ def _meanings(lines: list[LogLine]) -> dict[str, str]:
     return dict(found.values())
 
 
-def _remedies(engine: str, line: LogLine) -> tuple[str, ...]:
-    """What helps, in the words of an engine."""
+def _engines(named: Iterable[str | None]) -> tuple[str, ...]:
+    """The engines whose flags a page names; those of servers for a message of any program."""
+    found = tuple(dict.fromkeys(named))
+    return ANY if None in found else tuple(one for one in found if one is not None)
+
+
+def _remedies(site: SiteData, engines: tuple[str, ...], line: LogLine) -> tuple[str, ...]:
+    """What helps; where engines have different words for it, each with its engine's name."""
     named = () if line.ends is None else line.ends.remedies
-    return tuple(words[:1].upper() + words[1:] + "." for words in remedy_words(named, engine).values())
+    words = {engine: remedy_words(named, engine) for engine in engines}
+    found = []
+    for name in named:
+        told = {engine: own[name] for engine, own in words.items()}
+        if len(set(told.values())) == 1:
+            text = told[engines[0]]
+            found.append(text[:1].upper() + text[1:] + ".")
+        else:
+            labels = {one: site.catalog.engine(one).label.split()[0] for one in told}
+            found.append("; ".join(f"{labels[one]}: {text}" for one, text in told.items()) + ".")
+    return tuple(found)
 
 
 def _answer(site: SiteData, refusal: Refusal) -> Estimate | None:
