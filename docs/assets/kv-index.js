@@ -173,22 +173,25 @@
         const name = make("th", { scope: "row" }, key);
         return make("tr", {}, name, ...figures.map((text) => make("td", { class: "kv-num" }, text)));
       });
-      const titles = ["Figures", "Median error", "90th percentile"];
-      return make(
+      const titles = ["Figures", "Median", "90th percentile"];
+      const caption = "Errors of the rows that the filters leave, in either direction";
+      const head = make(
+        "tr",
+        {},
+        make("th", { scope: "col" }, by.label),
+        ...titles.map((title) => make("th", { scope: "col", class: "kv-num" }, title)),
+      );
+      const table = make(
         "table",
         { class: "kv-table" },
-        make("caption", {}, "Errors of the rows that the filters leave, in either direction"),
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            make("th", { scope: "col" }, by.label),
-            ...titles.map((title) => make("th", { scope: "col", class: "kv-num" }, title)),
-          ),
-        ),
+        make("caption", {}, caption),
+        make("thead", {}, head),
         make("tbody", {}, ...lines),
+      );
+      return make(
+        "div",
+        { class: "kv-scroll", role: "region", tabindex: "0", "aria-label": caption },
+        table,
       );
     }
 

@@ -21,6 +21,7 @@ from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.home_case import open_local
 from kvreport.evidence.judged_local_logs import judge
 from kvreport.publish.home_layouts import SPLIT_CONTEXT, split
+from kvreport.site.kit.templating import render
 from kvreport.site.pages import local
 from kvreport.site.pages.local import Candidate, chip, machines, picks
 
@@ -389,3 +390,14 @@ def test_the_largest_model_of_a_mac_is_told_for_each_engine(catalog: Catalog) ->
     assert largest is found[0].model
     assert local._pick(machine, found[0], local._backends(catalog, machine.id), local.CONTEXT) is None
     assert local._largest_mlx(catalog, catalog.accelerator("rtx-4090"), tuple(found)) is None
+
+
+def test_the_models_of_a_machine_are_found_by_name(catalog: Catalog) -> None:
+    """A reader had to open a hundred rows and search in the page for one model."""
+    table = local._contexts(catalog.accelerator("rtx-4090"), (), 0)
+    filtered = render("local/contexts.html", "local/rtx-4090/", {"table": table, "filter": local._FILTER})
+    assert f'data-kv-filter="{table.name}"' in filtered
+    assert f'id="{table.name}"' in filtered
+    assert "does not fit in any of these quantizations" in filtered
+    # The machines of a model's page have no such field.
+    assert "data-kv-filter" not in render("local/contexts.html", "models/x/", {"table": table})

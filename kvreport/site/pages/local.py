@@ -37,6 +37,8 @@ from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "local/"
+_FILTER: Final = ("contexts-table", "models", "Model", "qwen3 14b", "Part of a name")
+"""How the models of a machine are found: the table, what it lists, the label of the field, an example and help."""
 TEMPLATES: Final = ("local",)
 """Folder of the templates that these pages use, beside the shared ones."""
 
@@ -410,7 +412,11 @@ def _machine(
         Section(
             "models",
             "Longest context by model and quantization",
-            render("local/contexts.html", uri, {"table": _contexts(machine, found, backend)}),
+            render(
+                "local/contexts.html",
+                uri,
+                {"table": _contexts(machine, found, backend), "filter": _FILTER},
+            ),
         )
     ]
     larger = _in_part(machine, found, backend, splits)
@@ -454,6 +460,7 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
         Column("Model", numeric=False),
         tuple(Column(mix.upper(), "usual" if mix == USUAL_MIX else "") for mix in USUAL_FIRST),
         tuple(rows),
+        name=_FILTER[0],
         css="kv-grid",
         sortable=True,
         dense=True,
