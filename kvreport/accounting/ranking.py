@@ -317,13 +317,11 @@ class _Group:
 
     def _with_images(self, reserve: Reserve, case: Case, requests: int) -> Reserve:
         """The same of a server that is told to run so many requests: what it keeps for images beside its own default."""
-        usual, told = (
-            case.rules.static_memory(self.model, case.accelerators[0], case.layout, max_requests=number)
-            for number in (None, requests)
-        )
-        if usual is None or told is None or told.kept_bytes == usual.kept_bytes:
+        static = case.rules.static_memory(case.accelerators[0], case.layout)
+        if static is None:
             return reserve
-        return replace(reserve, activations=reserve.activations + told.kept_bytes - usual.kept_bytes)
+        more = static.kept_bytes(self.model, requests) - static.kept_bytes(self.model, None)
+        return replace(reserve, activations=reserve.activations + more) if more else reserve
 
     def _rooms(self, stage: Deployment, kept: Sequence[Reserve], index: int | None = None) -> Integers:
         """What is left for the cache on one rank of every offer, or of one, with such reserves."""

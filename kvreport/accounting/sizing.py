@@ -19,7 +19,6 @@ import numpy.typing as npt
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import beside, blocks, if_told, lacks
 from kvreport.accounting.demand import Demand
-from kvreport.accounting.engines.step import StaticMemory
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
@@ -221,7 +220,7 @@ def _holds(plan: BlockPlan, pool_bytes: int, needed: int, requests: int, mean_to
 
 
 def fraction_interval(
-    static: StaticMemory, pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int
+    kept: int, of_bytes: float, pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int
 ) -> tuple[float, float]:
     """The lowest and highest ``--mem-fraction-static`` of SGLang that work, in steps of 0.001.
 
@@ -231,11 +230,12 @@ def fraction_interval(
     Below the lowest, weights and the wanted cache do not fit in the static part. The highest is what SGLang takes by
     itself: above it, less is left for activations and graphs.
 
-    ``reserve_bytes``: what SGLang keeps when no fraction is given.
+    ``kept``: bytes of the static part that hold neither weights nor pools. ``of_bytes``: bytes that a fraction of 1
+    would be. ``reserve_bytes``: what SGLang keeps when no fraction is given.
     """
     return (
-        kernel.lowest_static_fraction(pool_bytes, weight_bytes, static.kept_bytes, static.of_bytes),
-        kernel.own_static_fraction(total_bytes, reserve_bytes, static.kept_bytes, static.of_bytes),
+        kernel.lowest_static_fraction(pool_bytes, weight_bytes, kept, of_bytes),
+        kernel.own_static_fraction(total_bytes, reserve_bytes, kept, of_bytes),
     )
 
 

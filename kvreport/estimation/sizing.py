@@ -280,9 +280,7 @@ class Sizing:
         """What the serving command of a deployment must say."""
         device, engine = found.offer.accelerator, rules(self.policy)
         # A server with a share of what is free before loading works it out by itself.
-        static = engine.static_memory(
-            found.model, device, found.layout, context_tokens=self.workload.longest_tokens
-        )
+        static = engine.static_memory(device, found.layout)
         return Served(
             model=found.model.id,
             layout=found.layout,
@@ -305,17 +303,13 @@ class Sizing:
     def fractions(self, found: Solution, pools: Sequence[int]) -> dict[str, float] | None:
         """The interval of SGLang's static memory fraction that holds these pools; None for others, without a cache, or if it is empty."""
         engine, ranks = rules(self.policy), self._told(found)
-        static = engine.static_memory(
-            found.model,
-            found.offer.accelerator,
-            found.layout,
-            context_tokens=self.workload.longest_tokens,
-            max_requests=found.users_each,
-        )
+        static = engine.static_memory(found.offer.accelerator, found.layout)
         if static is None or all(rank.plan.profile.holds_nothing for rank in found.ranks):
             return None  # the share is of memory for a cache
+        kept = static.kept_bytes(found.model, found.users_each)
+        of_bytes = static.free_bytes * static.left(found.model, self.workload.longest_tokens)
         ends = [
-            fraction_interval(static, pool, *_taken(rank))
+            fraction_interval(kept, of_bytes, pool, *_taken(rank))
             for pool, rank in zip(pools, found.ranks, strict=True)
         ]
         lowest, highest = max(low for low, _ in ends), self.stated_share or min(high for _, high in ends)
@@ -323,10 +317,7 @@ class Sizing:
         work, each = self.workload, self.rank_each(found)
         lengths = (each, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens)
         for step in range(round(lowest * 1000), round(highest * 1000) + 1):
-            pool = min(
-                kernel.static_pool(step / 1000, _taken(rank)[0], static.kept_bytes, static.of_bytes)
-                for rank in ranks
-            )
+            pool = min(kernel.static_pool(step / 1000, _taken(rank)[0], kept, of_bytes) for rank in ranks)
             if all(holds(rank.plan, pool, *lengths) for rank in ranks):
                 return {"lowest": step / 1000, "highest": highest}
         return None

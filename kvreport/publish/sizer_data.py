@@ -116,16 +116,12 @@ def _static(site: SiteData, model: Model) -> list[Any]:
     kinds = site.device_kinds
     examples = {kinds[gpu.id]: gpu for gpu in reversed(site.gpus)}
     ordered = [gpu for _, gpu in sorted(examples.items())]
-    usual, told = (
-        [rules(engine).static_memory(model, gpu, SINGLE, max_requests=number) for gpu in ordered]
-        for number in (None, MANY_SENDERS)
-    )
-
+    static = [one for gpu in ordered if (one := rules(engine).static_memory(gpu, SINGLE)) is not None]
     return [
-        one_or_each([0 if one is None else one.kept_bytes for one in usual]),
-        one_or_each([1 if one is None else one.left for one in usual]),
+        one_or_each([one.kept_bytes(model, None) for one in static]),
+        one_or_each([one.left(model, None) for one in static]),
         trait(engine, "short_context_tokens") or 0,
-        one_or_each([0 if one is None else one.kept_bytes for one in told]),
+        one_or_each([one.kept_bytes(model, MANY_SENDERS) for one in static]),
         MANY_SENDERS,
     ]
 
@@ -136,7 +132,8 @@ def _taken(site: SiteData, gpu: Accelerator) -> list[int] | None:
     if engine is None:
         return None
     layouts = (SINGLE, Layout(tensor=2), Layout(tensor=4), Layout(data=2), Layout(data=4))
-    return [gpu.usable_bytes - rules(engine).free_before_loading(gpu, layout) for layout in layouts]
+    static = (rules(engine).static_memory(gpu, layout) for layout in layouts)
+    return [gpu.usable_bytes - one.free_bytes for one in static if one is not None]
 
 
 def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:

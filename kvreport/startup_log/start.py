@@ -185,10 +185,10 @@ class Start:
         SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py::_profile_available_bytes``.
         """
         flags, free = self.flags, self.printed.free
-        expected = self.rules.free_before_loading(accelerator, flags.layout)
-        if not flags.share_of_free or not free or free >= LEAST_FREE * expected:
+        static = self.rules.static_memory(accelerator, flags.layout)
+        if static is None or not flags.share_of_free or not free or free >= LEAST_FREE * static.free_bytes:
             return accelerator
-        return accelerator.as_found(free + accelerator.usable_bytes - expected)
+        return accelerator.as_found(free + accelerator.usable_bytes - static.free_bytes)
 
     def kv_format(self) -> KvFormat | None:
         """How the cache is stored; None for the type that the model is served in."""

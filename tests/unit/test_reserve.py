@@ -675,12 +675,14 @@ def test_what_sglang_finds_taken_depends_on_links_and_host(
     # 112.3 of 121.6 GiB are available on a DGX Spark (obs-074, seen-022); two RTX 4090 on PCIe print 0.19 GB (fresh-104).
     found = rules(catalog.engine("sglang"))
     gpu = catalog.accelerator(device)
-    assert gpu.usable_bytes - found.free_before_loading(gpu, Layout(tensor=ranks)) == taken
+    static = found.static_memory(gpu, Layout(tensor=ranks))
+    assert static is not None
+    assert gpu.usable_bytes - static.free_bytes == taken
 
 
 def test_vllm_measures_what_is_free_itself(catalog: Catalog) -> None:
     gpu = catalog.accelerator("dgx-spark-gb10")
-    assert rules(catalog.engine("vllm")).free_before_loading(gpu, Layout()) == gpu.usable_bytes
+    assert rules(catalog.engine("vllm")).static_memory(gpu, Layout()) is None
 
 
 @pytest.mark.parametrize(("version", "counted"), [("0.26.0", False), ("0.27.1", True), ("0.33.0", True)])

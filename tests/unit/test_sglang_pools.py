@@ -16,6 +16,7 @@ from kvreport.accounting.engines.sglang.settings import narrows_index, page_size
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.weights import on_host
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import open_catalog
 from kvreport.units import GIB
 from tests import trunk
@@ -134,13 +135,17 @@ def test_two_ranks_set_up_no_multicast() -> None:
     """Two H200 print 138.27 GiB free before loading (2026-06-23): NCCL's ``ncclNvlsInit`` asks for more than two GPUs."""
     catalog = open_catalog()
     engine, device = rules(catalog.engine("sglang@0.5.12")), catalog.accelerator("h200-sxm-141gb")
-    free = [engine.free_before_loading(device, Layout(tensor=ranks)) for ranks in (1, 2, 4, 8)]
+
+    def free_before_loading(device: Accelerator, ranks: int) -> int:
+        static = engine.static_memory(device, Layout(tensor=ranks))
+        assert static is not None
+        return static.free_bytes
+
+    free = [free_before_loading(device, ranks) for ranks in (1, 2, 4, 8)]
     assert free[1] / GIB == pytest.approx(138.27, abs=0.01)
     assert free[0] > free[1] > free[2] == free[3]
     card = catalog.accelerator("rtx-4090")  # its links do not multicast
-    assert engine.free_before_loading(card, Layout(tensor=2)) == engine.free_before_loading(
-        card, Layout(tensor=4)
-    )
+    assert free_before_loading(card, 2) == free_before_loading(card, 4)
 
 
 @pytest.mark.parametrize(("drafted", "verified"), [(0, 0), (1, 2), (3, 4)])

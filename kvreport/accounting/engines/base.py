@@ -204,24 +204,8 @@ class EngineRules:
 
     # --- the division of memory -------------------------------------------------------------------------------
 
-    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:
-        """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
-        return accelerator.usable_bytes
-
-    def static_memory(
-        self,
-        model: Model,
-        accelerator: Accelerator,
-        layout: Layout,
-        *,
-        context_tokens: int | None = None,
-        max_requests: int | None = None,
-    ) -> StaticMemory | None:
-        """What a share given by hand is taken of, where that is what is free before loading; else None.
-
-        ``context_tokens``: the longest request that the server is told to take; None for the model's longest.
-        ``max_requests``: requests at once that the server is told to run, as its flag counts them; None for its default.
-        """
+    def static_memory(self, accelerator: Accelerator, layout: Layout) -> StaticMemory | None:
+        """What a share given by hand is taken of, where that is what is free before loading; else None."""
         return None
 
     def open_choices(

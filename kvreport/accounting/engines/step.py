@@ -46,14 +46,12 @@ length, and the length beyond which they begin again with less; 0 where they do 
 class StaticMemory:
     """What a share given by hand is taken of, where it is of the memory that is free before weights are loaded."""
 
-    free_bytes: int  # What is free before weights are loaded.
-    left: float  # What an attention backend leaves of a share.
-    kept_bytes: int  # Bytes of the share that hold neither weights nor pools.
-
-    @property
-    def of_bytes(self) -> float:
-        """Bytes that a share of 1 would be."""
-        return self.free_bytes * self.left
+    free_bytes: int  # What is free right before weights are loaded, if nothing else runs on the device.
+    # What attention leaves of a share, for a model and the longest request that is told; None for the model's longest.
+    left: Callable[[Model, int | None], float]
+    # Bytes of the share that hold neither weights nor pools, for a model and the requests at once that are told, as the
+    # server's flag counts them; None for its default.
+    kept_bytes: Callable[[Model, int | None], int]
 
 
 DraftKind = Literal["head", "model", "ngram", "suffix"]

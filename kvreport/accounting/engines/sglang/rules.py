@@ -218,7 +218,7 @@ class Sglang(EngineRules):
             return _by_length(
                 told, lambda one: self.reserve(model, accelerator, replace(step, context_tokens=one))
             )
-        held = self.taken_before_loading(step.layout, accelerator) + step.held_bytes
+        held = self._taken_before_loading(step.layout, accelerator) + step.held_bytes
         images = self._images_kept(model, accelerator, step)
         uncertainty = self._uncertainty(model, accelerator, step.layout)
         if step.share < 1:
@@ -255,23 +255,20 @@ class Sglang(EngineRules):
 
         return (short, long), peak, 0
 
-    def static_memory(
-        self,
-        model: Model,
-        accelerator: Accelerator,
-        layout: Layout,
-        *,
-        context_tokens: int | None = None,
-        max_requests: int | None = None,
-    ) -> StaticMemory:
+    def static_memory(self, accelerator: Accelerator, layout: Layout) -> StaticMemory:
         """What is free once the device and the ranks' links are set up, as far as the attention leaves it."""
-        return StaticMemory(
-            free_bytes=self.free_before_loading(accelerator, layout),
-            left=self._share_left(model, accelerator, context_tokens),
-            kept_bytes=settings.images_mib(
-                model, self.engine, accelerator, nodes=layout.nodes, max_requests=max_requests
+
+        def left(model: Model, context_tokens: int | None) -> float:
+            return self._share_left(model, accelerator, context_tokens)
+
+        def kept(model: Model, requests: int | None) -> int:
+            images = settings.images_mib(
+                model, self.engine, accelerator, nodes=layout.nodes, max_requests=requests
             )
-            * MIB,
+            return images * MIB
+
+        return StaticMemory(
+            accelerator.usable_bytes - self._taken_before_loading(layout, accelerator), left, kept
         )
 
     def _share_left(self, model: Model, accelerator: Accelerator, context_tokens: int | None = None) -> float:
@@ -317,11 +314,7 @@ class Sglang(EngineRules):
         """``sglang.launch_server`` and its flags."""
         return serve.command(served)
 
-    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:
-        """All but what the process holds."""
-        return accelerator.usable_bytes - self.taken_before_loading(layout, accelerator)
-
-    def taken_before_loading(self, layout: Layout, accelerator: Accelerator) -> int:
+    def _taken_before_loading(self, layout: Layout, accelerator: Accelerator) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks.
 
         The buffers are those of links between data-center GPUs. RCCL and AITER take more than NCCL, and data-parallel attention has
