@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kvreport import estimation, units
 from kvreport.accounting import kv_cache, roofline, weights
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.engines.llama_cpp.placement import local_device
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
@@ -358,7 +358,7 @@ class Quantities:
     def slot_context(self, model: str, gpu: str) -> int:
         """The longest context of one llama.cpp slot with Q4_K_M weights: whole 1K, or the model's limit."""
         laid = self._at_home(model)
-        return laid.longest(_MIX, self.memory(gpu), self._backend(gpu), self._gpu(gpu))
+        return laid.longest(_MIX, self._device(gpu))
 
     def slot_weights(self, model: str) -> int:
         """Bytes of Q4_K_M weights that llama.cpp puts on the device."""
@@ -366,8 +366,9 @@ class Quantities:
 
     def slot_experts(self, model: str, gpu: str, *, tokens: int) -> int:
         """The smallest ``--n-cpu-moe`` with which a context fits, with Q4_K_M weights."""
-        found = self._at_home(model).cpu_experts(_MIX, self.memory(gpu), self._backend(gpu), tokens)
-        if found and self._gpu(gpu).has_one_memory:
+        device = self._device(gpu)
+        found = self._at_home(model).cpu_experts(_MIX, device, tokens)
+        if found and device.has_all:
             raise InputError(f"slot_experts: {gpu!r} has one memory, so experts on the CPU free none of it")
         if found is None:
             raise InputError(f"slot_experts: {model!r} does not fit {gpu!r} with all experts on the CPU")
@@ -379,8 +380,8 @@ class Quantities:
             raise InputError(f"llama.cpp does not convert {model!r}")
         return found
 
-    def _backend(self, gpu: str) -> int:
-        return local_device(self._gpu(gpu), self.catalog.engine("llama-cpp").coefficients).context
+    def _device(self, gpu: str) -> LocalDevice:
+        return local_device(self._gpu(gpu), self.catalog.engine("llama-cpp").coefficients)
 
     def _estimate(
         self, model: str, gpu: str, tokens: int, options: Mapping[str, object]

@@ -16,7 +16,6 @@ from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import (
     LocalDevice,
-    local_device,
     place,
     repeated_bytes,
     weight_bytes,
@@ -24,7 +23,6 @@ from kvreport.accounting.engines.llama_cpp.placement import (
 from kvreport.accounting.engines.llama_cpp.quantize import with_mix
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import context_within, layers_to_move
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -65,39 +63,34 @@ class AtHome:
         weights = self.host[mix] - self.repeated[mix]
         return tuple(weights + buffers for buffers in self.host_beside)
 
-    def longest(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
+    def longest(self, mix: str, device: LocalDevice) -> int:
         """The longest context that fits, in tokens, as of :func:`~kvreport.accounting.lessons.context_within`.
 
-        Args:
-            mix: Quantization mix.
-            usable: Bytes that a process can use.
-            context_bytes: Bytes that the backend takes for itself.
-            machine: Whose backend computes, and whose memory may have the host's bytes, too; None for a card.
+        ``mix``: quantization mix. ``device``: a device, whose memory may have the host's bytes, too.
         """
-        room = usable - context_bytes - self.weights[mix]
-        return context_within(self.contexts, self._beside(mix, machine), room)
+        room = device.usable - device.context - self.weights[mix]
+        return context_within(self.contexts, self._beside(mix, device), room)
 
     def common(self, longest: int) -> int:
         """The longest of the tables' contexts and the model's own that is no longer, for a command; 0 if none is."""
         return max((one for one in (*CONTEXTS, self.contexts[-1]) if one <= longest), default=0)
 
-    def shortfall(self, mix: str, usable: int, context_bytes: int, machine: Accelerator | None = None) -> int:
+    def shortfall(self, mix: str, device: LocalDevice) -> int:
         """Bytes missing at the shortest context; 0 if it fits.
 
         Arguments are those of :meth:`longest`.
         """
-        beside = self._beside(mix, machine)[0]
-        return max(0, self.weights[mix] + beside + context_bytes - usable)
+        return max(0, self.weights[mix] + self._beside(mix, device)[0] + device.context - device.usable)
 
-    def _beside(self, mix: str, machine: Accelerator | None) -> tuple[int, ...]:
+    def _beside(self, mix: str, device: LocalDevice) -> tuple[int, ...]:
         parts = [self.beside_weights]
-        if machine is not None and has_metal(machine):
+        if device.scratch == "metal":
             parts.append(self.metal)
-        if machine is not None and machine.has_one_memory:
+        if device.has_all:
             parts.append(self.on_host(mix))
         return tuple(map(sum, zip(*parts, strict=True)))
 
-    def cpu_experts(self, mix: str, usable: int, context_bytes: int, context: int) -> int | None:
+    def cpu_experts(self, mix: str, device: LocalDevice, context: int) -> int | None:
         """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.
 
         Only for a device with memory of its own: in one memory nothing is gained.
@@ -107,7 +100,7 @@ class AtHome:
         Other arguments as of :meth:`longest`.
         """
         place_of = min(bisect_right(self.contexts, context), len(self.contexts)) - 1
-        needed = self.weights[mix] + self.beside_weights[max(place_of, 0)] + context_bytes - usable
+        needed = self.weights[mix] + self.beside_weights[max(place_of, 0)] + device.context - device.usable
         moved = layers_to_move(needed, self.experts[mix])
         return None if moved < 0 else moved
 
@@ -188,8 +181,3 @@ def _experts(local: LocalModel) -> tuple[int, ...]:
         if "_exps" in tensor.role and 0 <= tensor.layer < len(total):
             total[tensor.layer] += tensor.nbytes
     return tuple(total) if any(total) else ()
-
-
-def has_metal(accelerator: Accelerator) -> bool:
-    """Whether llama.cpp computes on a device with Metal, whose operations need scratch memory of their own."""
-    return local_device(accelerator, {}).scratch == "metal"

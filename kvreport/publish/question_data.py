@@ -18,7 +18,7 @@ from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.at_home import AtHome, has_metal
+from kvreport.estimation.at_home import AtHome
 from kvreport.publish import home_layouts
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, shape
 from kvreport.publish.site_data import SiteData
@@ -30,9 +30,14 @@ MIX: Final = "q4_k_m"
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file, byte-identical for the same catalog."""
-    one_memory = [gpu.id for gpu in site.gpus if gpu.has_one_memory]
-    metal = [gpu.id for gpu in site.gpus if has_metal(gpu)]
-    machines = {"schema": SCHEMA, "backends": _backends(site), "one_memory": one_memory, "metal": metal}
+    llama_cpp = site.catalog.engines.get(LLAMA_CPP)
+    devices = [local_device(gpu, {} if llama_cpp is None else llama_cpp.coefficients) for gpu in site.gpus]
+    machines = {
+        "schema": SCHEMA,
+        "backends": {one.name: one.context for one in devices} if llama_cpp is not None else {},
+        "one_memory": [one.name for one in devices if one.has_all],
+        "metal": [one.name for one in devices if one.scratch == "metal"],
+    }
     yield f"{FOLDER}/questions.json", encode(machines)
     yield from of_models(site, site.models)
 
@@ -88,14 +93,6 @@ def _home(laid: AtHome | None) -> dict[str, Any] | None:
         "weights": laid.weights[MIX],
         "experts": list(laid.experts[MIX]),
     }
-
-
-def _backends(site: SiteData) -> dict[str, int]:
-    """Bytes that llama.cpp's backend takes of each accelerator for itself."""
-    if LLAMA_CPP not in site.catalog.engines:
-        return {}
-    coefficients = dict(site.catalog.engine(LLAMA_CPP).coefficients)
-    return {gpu.id: local_device(gpu, coefficients).context for gpu in site.gpus}
 
 
 def _every_format(site: SiteData) -> SiteData:

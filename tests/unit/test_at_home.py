@@ -30,7 +30,7 @@ GIB = 1 << 30
 
 def chatting(machine: Accelerator, found: list[Candidate]) -> str:
     """The first model for chats by the name that it was given."""
-    return dict(picks(machine, tuple(found), 0, 0))["Chat"][0].candidate.ollama
+    return dict(picks(machine, tuple(found), local_device(machine, {}), 0))["Chat"][0].candidate.ollama
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
@@ -42,7 +42,7 @@ def test_tables_agree_with_layouts(catalog: Catalog, name: str) -> None:
         local, _ = open_local(catalog.model(name), mix, None)
         for usable in (8 * GIB, 12 * GIB, 24 * GIB):
             device = [LocalDevice("device", usable, offloads=False)]
-            longest = laid.longest(mix, usable, 0)
+            longest = laid.longest(mix, device[0])
             for context in laid.contexts:
                 fits = lay_out_local(local, LocalOptions(context=context, parallel=1), device).fits
                 assert fits == (context <= longest), (mix, usable, context)
@@ -86,14 +86,14 @@ def test_experts_in_main_memory(catalog: Catalog) -> None:
     model = catalog.model("Qwen/Qwen3-30B-A3B")
     laid = at_home(model)
     assert laid is not None
-    layers = laid.cpu_experts("q4_k_m", 12 * GIB, 0, 8192)
+    layers = laid.cpu_experts("q4_k_m", LocalDevice("device", 12 * GIB), 8192)
     assert layers is not None
     local, _ = open_local(model, "q4_k_m", None)
     device = [LocalDevice("device", 12 * GIB)]
     assert lay_out_local(local, LocalOptions(context=8192, parallel=1, cpu_moe=layers), device).fits
     assert not lay_out_local(local, LocalOptions(context=8192, parallel=1, cpu_moe=layers - 3), device).fits
-    assert laid.cpu_experts("q4_k_m", 24 * GIB, 0, 8192) == 0
-    assert laid.cpu_experts("q4_k_m", GIB, 0, 8192) is None
+    assert laid.cpu_experts("q4_k_m", LocalDevice("device", 24 * GIB), 8192) == 0
+    assert laid.cpu_experts("q4_k_m", LocalDevice("device", GIB), 8192) is None
 
 
 def test_a_class_without_conversion_has_no_table(catalog: Catalog) -> None:
@@ -175,13 +175,13 @@ def test_a_model_too_large_for_a_card_is_estimated_on_the_smallest_computer_that
     laid = at_home(catalog.models["deepseek-ai/DeepSeek-V3"])
     assert laid is not None
     every = tuple(catalog.accelerators.values())
-    machine, mix, context = local._example(SimpleNamespace(accelerators=every), laid, 0)
+    machine, mix, context = local._example(SimpleNamespace(accelerators=every), laid, {})
     usable = catalog.accelerators[machine].usable_bytes - local.HEADROOM
     assert (mix, context) == ("q4_k_m", 32768)
-    assert laid.longest(mix, usable, 0)
+    assert laid.longest(mix, LocalDevice("device", usable))
     smaller = [one.usable_bytes - local.HEADROOM for one in every if one.is_computer]
     assert min(smaller) < usable
-    assert not any(laid.longest(mix, one, 0) for one in smaller if one < usable)
+    assert not any(laid.longest(mix, LocalDevice("device", one)) for one in smaller if one < usable)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,8 @@ def test_the_example_of_a_model_s_page_fits(catalog: Catalog, name: str) -> None
     """The estimate of each page asked for Q4_K_M at 32K on an RTX 4090, which the table above it excluded for some."""
     laid = at_home(catalog.models[name])
     assert laid is not None
-    backend = int(catalog.engine("llama-cpp").coefficients["device_context"])
     site = SimpleNamespace(accelerators=tuple(catalog.accelerators.values()))
-    machine, mix, context = local._example(site, laid, backend)
+    machine, mix, context = local._example(site, laid, catalog.engine("llama-cpp").coefficients)
     found = estimate(
         name, catalog=catalog, gpu=machine, engine="llama-cpp", weights=mix, context_tokens=context
     )
@@ -249,7 +248,9 @@ def test_a_model_too_slow_to_use_does_not_head_its_machine(catalog: Catalog) -> 
         )
         if (laid := at_home(model)) is not None
     )
-    named = dict(picks(machine, (slow, fast), 0, local.oldest_recent(catalog)))["Coding"]
+    named = dict(picks(machine, (slow, fast), local_device(machine, {}), local.oldest_recent(catalog)))[
+        "Coding"
+    ]
     assert [pick.candidate for pick in named] == [fast, slow]
     assert named[1].pace < local.PACE <= named[0].pace
     # The whole of a dense model is read for each token.
@@ -299,10 +300,10 @@ def test_a_card_too_small_for_a_model_says_how_many_layers_it_takes(catalog: Cat
     card = catalog.accelerator("rtx-3060-12gb")
     found = (Candidate(model, laid, "qwen3:32b"),)
     splits = {model.id: split(model, "q4_k_m")}
-    (row,) = local._in_part(card, found, local._backends(catalog, card.id), splits).rows
+    (row,) = local._in_part(card, found, local._device(catalog, card.id), splits).rows
     assert row.cells[0].text == "--n-gpu-layers 35 (of 65)"
-    assert not local._in_part(catalog.accelerator("rtx-4090"), found, 0, splits).rows
-    assert not local._in_part(catalog.accelerator("m1-16"), found, 0, splits).rows
+    for other in map(catalog.accelerator, ("rtx-4090", "m1-16")):
+        assert not local._in_part(other, found, local_device(other, {}), splits).rows
 
 
 @pytest.mark.parametrize("mix", ["q4_k_m", "q8_0"])
@@ -322,8 +323,8 @@ def test_the_longest_context_of_a_table_is_that_of_the_plan(
     laid = at_home(catalog.models[name])
     assert laid is not None
     machine = catalog.accelerator(card)
-    backend = local._backends(catalog, machine.id)
-    told = laid.longest(mix, machine.usable_bytes, backend, machine)
+    device = local._device(catalog, machine.id)
+    told = laid.longest(mix, device)
     try:
         planned = estimate(name, gpu=card, engine="llama-cpp", weights=mix, catalog=catalog)
     except InputError:
@@ -357,6 +358,24 @@ def test_a_model_s_page_names_cards_and_macs_by_the_label_on_the_box(catalog: Ca
         assert one.usable_bytes == min(each.usable_bytes for each in alike)
 
 
+def test_a_mac_s_row_on_a_model_s_page_is_that_of_the_mac_s_own_page(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model's page took 457 MiB for every backend, and the page of a Mac 512 MiB for Metal: 23K against 22K."""
+    model = catalog.model("Qwen/Qwen3-32B")
+    laid = at_home(model)
+    assert laid is not None
+    monkeypatch.setattr(local.home_layouts, "every_model", lambda _: {model.id: laid})
+    site = SimpleNamespace(catalog=catalog, accelerators=tuple(catalog.accelerators.values()), models=[model])
+    section = local.at_home_section(SimpleNamespace(site=site, addresses={}), model)  # type: ignore[arg-type]
+    assert section is not None
+    mac = dict(local._smallest(site))["32 GB Mac"]  # type: ignore[arg-type]
+    row = section.html.partition("32 GB Mac")[2].partition("</tr>")[0]
+    told = local._cell(laid, "q4_k_m", local._device(catalog, mac.id)).text
+    assert told == "22K"
+    assert f">{told}<" in row
+
+
 @pytest.mark.parametrize(("card", "less"), [("rtx-3060-12gb", True), ("rtx-5090", False)])
 def test_commands_say_how_their_context_differs_from_the_longest(
     catalog: Catalog, card: str, less: bool
@@ -368,12 +387,12 @@ def test_commands_say_how_their_context_differs_from_the_longest(
         Candidate(catalog.model("meta-llama/Llama-3.1-8B-Instruct"), laid, "llama3.1:8b"),
         catalog.accelerator(card),
     )
-    backend = local._backends(catalog, machine.id)
-    longest = laid.longest(local.USUAL_MIX, machine.usable_bytes, backend, machine)
+    device = local._device(catalog, machine.id)
+    longest = laid.longest(local.USUAL_MIX, device)
     asked = laid.common(longest)
     assert (asked < longest) is less
-    assert f"-c {asked} " in dict(local._commands(machine, one, backend))["llama.cpp"]
-    told = local._lengths(machine, one, backend)
+    assert f"-c {asked} " in dict(local._commands(machine, one, device))["llama.cpp"]
+    told = local._lengths(one, device)
     assert told.startswith(f"{asked:,} tokens, ")
     assert (f"({longest >> 10}K)" in told) is less
 
@@ -388,7 +407,7 @@ def test_the_largest_model_of_a_mac_is_told_for_each_engine(catalog: Catalog) ->
     machine = catalog.accelerator("m3-ultra-256")
     largest = local._largest_mlx(catalog, machine, tuple(found))
     assert largest is found[0].model
-    assert local._pick(machine, found[0], local._backends(catalog, machine.id), local.CONTEXT) is None
+    assert local._pick(machine, found[0], local._device(catalog, machine.id), local.CONTEXT) is None
     assert local._largest_mlx(catalog, catalog.accelerator("rtx-4090"), tuple(found)) is None
 
 

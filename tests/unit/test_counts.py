@@ -298,9 +298,9 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
 
     for machine in ("rtx-3060-12gb", "rtx-5090", "m4-max-128", "m1-8"):
         accelerator = CATALOG.accelerator(machine)
-        backend = local._backends(CATALOG, accelerator.id)
+        device = local._device(CATALOG, accelerator.id)
         page = local._machine(inputs, accelerator, found, (accelerator,), {})
-        named = dict(local.picks(accelerator, found, backend, local.oldest_recent(CATALOG)))
+        named = dict(local.picks(accelerator, found, device, local.oldest_recent(CATALOG)))
         for use, picks in named.items():
             ranks = [(not pick.is_slow, (pick.candidate.model.release or "") >= since) for pick in picks]
             assert ranks == sorted(ranks, reverse=True), (machine, use)

@@ -7,13 +7,13 @@ mlx-lm's 4-bit and 8-bit weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Final
 
 from kvreport import units
-from kvreport.accounting.engines.llama_cpp.placement import local_device
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
 from kvreport.accounting.engines.ollama import modelfile
 from kvreport.accounting.lessons import context_within
 from kvreport.accounting.weights import parameters
@@ -136,8 +136,8 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
 
 
 @cache
-def _backends(catalog: Catalog, machine_id: str) -> int:
-    return local_device(catalog.accelerator(machine_id), catalog.engine("llama-cpp").coefficients).context
+def _device(catalog: Catalog, machine_id: str) -> LocalDevice:
+    return local_device(catalog.accelerator(machine_id), catalog.engine("llama-cpp").coefficients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +175,14 @@ def _read_bytes(one: Candidate, mix: str) -> int:
     return laid.weights[mix] - routed + routed * experts.per_token // experts.routed
 
 
-def _pick(machine: Accelerator, one: Candidate, backend: int, context: int) -> Pick | None:
+def _pick(machine: Accelerator, one: Candidate, device: LocalDevice, context: int) -> Pick | None:
     """The quantization in which a machine runs a model; None if no good one holds the context."""
     if one.model.context_tokens < context:
         return None
     bandwidth = machine.bandwidth_bytes_per_s
     fitting = []
     for mix in GOOD_MIXES:
-        longest = one.at_home.longest(mix, machine.usable_bytes, backend, machine)
+        longest = one.at_home.longest(mix, device)
         if longest >= context:
             pace = int(bandwidth.value / _read_bytes(one, mix)) if bandwidth else 0
             fitting.append(Pick(one, mix, longest, pace))
@@ -220,14 +220,14 @@ def oldest_recent(catalog: Catalog) -> int:
 
 
 def picks(
-    machine: Accelerator, found: tuple[Candidate, ...], backend: int, oldest: int
+    machine: Accelerator, found: tuple[Candidate, ...], device: LocalDevice, oldest: int
 ) -> Iterator[tuple[str, list[Pick]]]:
     """Yield each use with the models for it: those at a usable pace first, of them the recent ones, the largest first.
 
     Args:
         machine: The machine.
         found: Models, by parameters, falling.
-        backend: Bytes that the backend takes for itself.
+        device: The same as llama.cpp finds it.
         oldest: The month from which on a model is recent.
     """
 
@@ -237,7 +237,7 @@ def picks(
 
     ranked = sorted(found, key=rank)
     for use, (context, fits) in _uses().items():
-        each = (_pick(machine, one, backend, context) for one in ranked if fits(one))
+        each = (_pick(machine, one, device, context) for one in ranked if fits(one))
         yield use, sorted(filter(None, each), key=lambda pick: pick.is_slow)[:PICKS]
 
 
@@ -293,7 +293,7 @@ def _search_words(machine: Accelerator) -> str:
 
 def _named(machine: Accelerator, found: tuple[Candidate, ...], site: SiteData) -> tuple[Cell, ...]:
     """The first model for each of the uses that a column stands for."""
-    best = dict(picks(machine, found, _backends(site.catalog, machine.id), oldest_recent(site.catalog)))
+    best = dict(picks(machine, found, _device(site.catalog, machine.id), oldest_recent(site.catalog)))
     first = (next(iter(best[use]), None) for use in COLUMNS)
     return tuple(
         Cell(pick.candidate.model.name, href=f"models/{pick.candidate.model.slug}/") if pick else Cell("none")
@@ -367,8 +367,8 @@ def _machine(
     splits: Mapping[str, Split],
 ) -> Page:
     uri, catalog = f"{URI}{machine.id}/", inputs.site.catalog
-    backend = _backends(catalog, machine.id)
-    named = [one for one in picks(machine, found, backend, oldest_recent(catalog)) if one[1]]
+    device = _device(catalog, machine.id)
+    named = [one for one in picks(machine, found, device, oldest_recent(catalog)) if one[1]]
     first = {use: models[0] for use, models in named}
     best = first["Chat"].candidate if "Chat" in first else None
     listed = f"{len(found)} models of Ollama’s library"
@@ -391,15 +391,15 @@ def _machine(
         "evidence": machine.memory.usable.evidence,
         "conclusion": conclusion,
         "runs": runs,
-        "largest": next(filter(None, (_pick(machine, one, backend, CONTEXT) for one in found)), None),
+        "largest": next(filter(None, (_pick(machine, one, device, CONTEXT) for one in found)), None),
         "largest_mlx": _largest_mlx(catalog, machine, found),
         "best": best.model.name if best else "",
-        "lengths": _lengths(machine, best, backend) if best else "",
-        "backend": units.gib(backend),
+        "lengths": _lengths(best, device) if best else "",
+        "backend": units.gib(device.context),
         "pace": PACE,
         "months": RECENT_MONTHS,
         "apple": machine.vendor == "Apple",
-        "commands": _commands(machine, best, backend),
+        "commands": _commands(machine, best, device),
         "gpu": _of_matrix(inputs, machine),
         "near": _near(machine, every),
         "index": URI,
@@ -415,11 +415,11 @@ def _machine(
             render(
                 "local/contexts.html",
                 uri,
-                {"table": _contexts(machine, found, backend), "filter": _FILTER},
+                {"table": _contexts(machine, found, device), "filter": _FILTER},
             ),
         )
     ]
-    larger = _in_part(machine, found, backend, splits)
+    larger = _in_part(machine, found, device, splits)
     if larger.rows:
         sections.append(
             Section(
@@ -448,10 +448,10 @@ def _table(uri: str, table: Table) -> str:
     return render("_only_table.html", uri, {"table": table})
 
 
-def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
+def _contexts(machine: Accelerator, found: tuple[Candidate, ...], device: LocalDevice) -> Table:
     rows = []
     for one in found:
-        cells = tuple(_cell(one.at_home, mix, machine.usable_bytes, backend, machine) for mix in USUAL_FIRST)
+        cells = tuple(_cell(one.at_home, mix, device) for mix in USUAL_FIRST)
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
@@ -467,12 +467,12 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
     )
 
 
-def _cell(laid: AtHome, mix: str, usable: int, backend: int, machine: Accelerator | None = None) -> Cell:
-    longest = laid.longest(mix, usable, backend, machine)
+def _cell(laid: AtHome, mix: str, device: LocalDevice) -> Cell:
+    longest = laid.longest(mix, device)
     if longest:
         full = longest == laid.contexts[-1]
         return Cell(units.human_tokens(longest), "kv-u6" if full else "kv-u3", value=longest)
-    short = laid.shortfall(mix, usable, backend, machine)
+    short = laid.shortfall(mix, device)
     return Cell(_short(short), "kv-no", value=0)
 
 
@@ -482,7 +482,7 @@ def _short(missing: int) -> str:
 
 
 def _in_part(
-    machine: Accelerator, found: tuple[Candidate, ...], backend: int, splits: Mapping[str, Split]
+    machine: Accelerator, found: tuple[Candidate, ...], device: LocalDevice, splits: Mapping[str, Split]
 ) -> Table:
     """Models that need some experts, or else some layers, in main memory at 8K tokens, those that need the least first."""
     rows = []
@@ -490,13 +490,13 @@ def _in_part(
         if machine.is_unified:
             break
         laid = one.at_home
-        experts = laid.cpu_experts(USUAL_MIX, machine.usable_bytes, backend, SPLIT_CONTEXT)
+        experts = laid.cpu_experts(USUAL_MIX, device, SPLIT_CONTEXT)
         if experts:
             moved = sum(laid.experts[USUAL_MIX][:experts]) + laid.host[USUAL_MIX]
             flag, value = f"--n-cpu-moe {experts}", experts
         elif experts is None and one.model.id in splits:
             parts = splits[one.model.id]
-            value = parts.most(machine.usable_bytes - backend)
+            value = parts.most(device.usable - device.context)
             moved = parts.host[value - 1] if value else HOST_MEMORY + 1
             if moved > HOST_MEMORY:
                 continue
@@ -567,16 +567,16 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
     )
 
 
-def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> list[tuple[str, str]]:
+def _commands(machine: Accelerator, best: Candidate | None, device: LocalDevice) -> list[tuple[str, str]]:
     """What to run: llama.cpp, Ollama, and mlx-lm on a Mac."""
     if best is None:
         return []
     laid = best.at_home
-    context = laid.common(laid.longest(USUAL_MIX, machine.usable_bytes, backend, machine))
+    context = laid.common(laid.longest(USUAL_MIX, device))
     slug = best.model.id.rpartition("/")[2]
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
-        *_ollama_commands(best, _ollama_context(machine, best, backend, context)),
+        *_ollama_commands(best, _ollama_context(best, device, context)),
         (
             "kvreport",
             f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights {USUAL_MIX}",
@@ -587,22 +587,22 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     return found
 
 
-def _lengths(machine: Accelerator, best: Candidate, backend: int) -> str:
+def _lengths(best: Candidate, device: LocalDevice) -> str:
     """Say what context the commands ask for, beside the longest that the table above has."""
-    longest = best.at_home.longest(USUAL_MIX, machine.usable_bytes, backend, machine)
+    longest = best.at_home.longest(USUAL_MIX, device)
     asked = best.at_home.common(longest)
     if asked == longest:
         return f"{units.count(asked)} tokens, the longest context that fits"
     return f"{units.count(asked)} tokens, a usual length below the longest context that fits ({units.human_tokens(longest)})"
 
 
-def _ollama_context(machine: Accelerator, best: Candidate, backend: int, usual: int) -> int:
+def _ollama_context(best: Candidate, device: LocalDevice, usual: int) -> int:
     """The longest context of the file that Ollama's library has, which its own quantizer may have made; 0 if none."""
     form = OllamaNames.need().names[best.ollama].format
     laid = at_home(best.model, (form,)) if form.startswith(OLLAMA_PREFIX) else None
     if laid is None:
         return usual
-    return laid.common(laid.longest(form, machine.usable_bytes, backend, machine))
+    return laid.common(laid.longest(form, device))
 
 
 def _ollama_commands(best: Candidate, context: int) -> list[tuple[str, str]]:
@@ -632,10 +632,10 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     if laid is None:
         return None
     uri = f"models/{model.slug}/"
-    backend = int(inputs.site.catalog.engine("llama-cpp").coefficients.get("device_context", 0))
+    coefficients = inputs.site.catalog.engine("llama-cpp").coefficients
     rows = []
     for name, one in _smallest(inputs.site):
-        cells = tuple(_cell(laid, mix, one.usable_bytes, backend, one) for mix in MIXES)
+        cells = tuple(_cell(laid, mix, local_device(one, coefficients)) for mix in MIXES)
         if any(cell.value for cell in cells):
             usable = Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes)
             rows.append(Row(Cell(name, hint=one.name), (usable, *cells)))
@@ -648,7 +648,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         css="kv-grid",
         dense=True,
     )
-    machine, mix, context = _example(inputs.site, laid, backend)
+    machine, mix, context = _example(inputs.site, laid, coefficients)
     slug = model.id.rpartition("/")[2]
     names = {
         "table": table,
@@ -680,7 +680,7 @@ def _smallest(site: SiteData) -> list[tuple[str, Accelerator]]:
     return sorted(found.items(), key=lambda item: (item[1].usable_bytes, item[1].id))
 
 
-def _example(site: SiteData, laid: AtHome, backend: int) -> tuple[str, str, int]:
+def _example(site: SiteData, laid: AtHome, coefficients: Mapping[str, float]) -> tuple[str, str, int]:
     """A machine, mix and context that fit: the RTX 4090, else the smallest computer with the usual mix, or any.
 
     The context is 0 where no machine of the site holds the model; the machine is the largest then.
@@ -692,7 +692,10 @@ def _example(site: SiteData, laid: AtHome, backend: int) -> tuple[str, str, int]
     for one, mix in [(one, mix) for one in card for mix in USUAL_FIRST] + [
         (one, mix) for mix in USUAL_FIRST for one in computers
     ]:
-        if context := laid.common(laid.longest(mix, one.usable_bytes - HEADROOM, backend, one)):
+        device = local_device(one, coefficients)
+        shared = None if device.shared is None else device.shared - HEADROOM
+        less = replace(device, usable=device.usable - HEADROOM, shared=shared)
+        if context := laid.common(laid.longest(mix, less)):
             return one.id, mix, min(context, CONTEXT)
     return (computers or card or site.accelerators)[-1].id, USUAL_MIX, 0
 
@@ -751,7 +754,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield f"{URI}needs.csv", ("\n".join(lines) + "\n").encode()
     rows = ["machine,name,vendor,installed_bytes,usable_bytes,backend_bytes,evidence"]
     for one in machines(site.catalog):
-        figure, backend = one.memory, _backends(site.catalog, one.id)
+        figure, backend = one.memory, _device(site.catalog, one.id).context
         rows.append(
             f"{one.id},{one.name},{one.vendor},{figure.advertised.value},{one.usable_bytes},{backend},{figure.usable.evidence}"
         )
