@@ -11,6 +11,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.weights import Tensors, embedding, norm, output_head, placed
+from kvreport.catalog.release import is_before
 
 _CONTEXT_KEYS: Final = (
     "max_position_embeddings",
@@ -163,7 +164,7 @@ def saved_before_five(config: Keys) -> bool:
     Development versions of 5.0 saved as before (Ministral 3: 5.0.0.dev0).
     """
     saved = config.raw("transformers_version")
-    return isinstance(saved, str) and saved.startswith(("4.", "5.0.0.dev"))
+    return isinstance(saved, str) and is_before(saved, "5.0.0")
 
 
 def tied(keys: Keys) -> bool:

@@ -53,6 +53,16 @@ def version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
+def is_before(version: str, first: str) -> bool:
+    """Tell whether a version precedes a release, as its development builds do.
+
+    >>> [is_before(one, "5.0.0") for one in ("4.57.1", "5.0.0.dev0", "5.0.0rc1", "5.1.0", "")]
+    [True, True, False, False, False]
+    """
+    number, release = version_number(version), version_number(first)
+    return bool(number) and (number < release or (number == release and ".dev" in version))
+
+
 def since_gone(until: str | None, newest: str, stated: str) -> bool | None:
     """Tell whether a stated release is the newest read, which lacks what was last read in ``until``.
 
