@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
+from kvreport.catalog.server_flags import FlagText
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.errors import CatalogError, Fault
 
@@ -32,7 +33,7 @@ class GlossaryTerm(Record):
 
     id: Slug  # Anchor on the glossary page.
     term: Text  # The word as it is usually written.
-    also: tuple[Text, ...] = ()  # Other ways to write it, the ones that tooltips look for included.
+    also: tuple[FlagText, ...] = ()  # Other ways to write it, the ones that tooltips look for included.
     plain: Text  # One sentence that says what it is, without other terms of the trade where possible.
     more: LongText | None = None  # What else to know, with computed numbers if it has any.
     chapter: Text | None = None  # Chapter that explains it, as a source address.

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import LongText, Record, Text
 from kvreport.catalog.log_lines import Name
+from kvreport.catalog.server_flags import FlagText
 from kvreport.catalog.shelf import CatalogFile
 
 FOLDER: Final = "refusals/"
@@ -23,7 +24,7 @@ class Refusal(Record):
     lines: Annotated[tuple[Name, ...], Field(min_length=1)]
     title: Text
     means: LongText | None = None  # What happened, where the lines' own meaning is not all.
-    arithmetic: tuple[Text, ...] = ()  # The comparison that failed, a formula each.
+    arithmetic: tuple[FlagText, ...] = ()  # The comparison that failed, a formula each.
     # A question of :func:`kvreport.estimate` that ends in it; None where none does.
     example: dict[str, Any] | None = None
 

@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Slug, Text
 from kvreport.catalog.remembered import remembered
-from kvreport.catalog.server_flags import with_flags
+from kvreport.catalog.server_flags import FlagText
 from kvreport.catalog.shelf import read_if_there
 from kvreport.errors import InputError, shorten
 from kvreport.resources import data_dir
@@ -238,7 +238,7 @@ class Trait(Read):
 
     trait: Annotated[str, Field(pattern=_NAME)]  # Its name, which code asks an engine for (:func:`trait`).
     # The number, word or names that it is; True where the file states none. A flag stands as ``{server:setting}``.
-    value: bool | int | Annotated[Text, AfterValidator(with_flags)] | tuple[Text, ...] = True
+    value: bool | int | FlagText | tuple[Text, ...] = True
 
 
 class RulesFile(Record):

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
 from kvreport.catalog.shelf import read_yaml, validate
@@ -218,6 +218,8 @@ def with_flags(text: str) -> str:
 
 
 _PLACE: Final = re.compile(r"\{(\w+):(\w+)\}")
+FlagText = Annotated[Text, AfterValidator(with_flags)]
+"""A text of a data file in which a flag stands as ``{server:setting}``."""
 
 
 def load_server_flags(folder: Path) -> dict[str, ServerFlags]:

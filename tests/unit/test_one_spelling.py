@@ -61,6 +61,16 @@ def test_every_flag_is_spelled_in_one_module_at_most():
     assert "--gpu-memory-utilization" not in found
 
 
+def test_data_spells_a_flag_only_where_it_is_defined_or_quoted():
+    """Quoted are lines of logs and the commands of recipes."""
+    name = flag_names("vllm")["utilization"].lstrip("-")
+    quotes = {"log_lines", "observations", "recipes_check.yaml"}
+    files = (
+        path.relative_to(data_dir()) for path in data_dir().rglob("*.yaml") if name in path.read_text("utf-8")
+    )
+    assert {path.parts[0] for path in files} - quotes == {"flags"}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_two_flags_set_differs(family):
     server = load_server_flags(data_dir())[family]
