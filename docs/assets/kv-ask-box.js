@@ -65,6 +65,7 @@
           NEEDED.test(typed) && await needed(found, base),
           counted && counted.said,
           laid && laid.said,
+          LONGEST.test(typed) && await longestFor(base),
           await shortage(found, base),
           notUsed(found, site, chosen),
           await saving(found, base),
@@ -263,7 +264,27 @@
     } GiB.`;
   }
 
-  const NEEDED = /\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b/i;
+  const NEEDED =
+    /\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b|\b(?:kv[ -]?cache|memory|vram) (?:size|needed|usage|footprint|requirements?|of|for)\b|\b(?:size|weights) of\b/i;
+  const LONGEST =
+    /\b(how long|longest|max(?:imum)?|what|which) (?:an? |of )?(?:possible )?(context|sequence|prompt|length)/i;
+
+  /* The longest context that as many requests as the page's state has can have at once, as a sentence. */
+  async function longestFor(base) {
+    const now = kvreport.now(), wanted = now.requests;
+    if (!(wanted > 1)) return "";
+    const site = await kvreport.siteFor(base, now.engine);
+    const model = await kvreport.modelFor(base, site, now.model), gpu = kvCapacity.gpuOf(site, now.gpu);
+    if (!model || !gpu) return "";
+    const found = kvState.fewest(site, model, gpu, kvreport.settled(site, now));
+    if (!found) return "";
+    const longest = kvCapacity.longestOf(found.ranks, Math.ceil(wanted / found.layout.dp));
+    return longest
+      ? `${count(wanted)} requests at once on ${
+        kvreport.result.devicesText(found.layout, gpu)
+      } can have at most ${count(longest)} tokens each.`
+      : "";
+  }
 
   /* Bytes that a question's model needs, of weights and of the cache of its requests, as a sentence. */
   async function needed({ state }, base) {

@@ -25,7 +25,7 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
-      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous")
+      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib")
       .split(
         " ",
       ),
@@ -99,7 +99,7 @@
   /* Pages about words that no setting says: [pattern of the word, what its page says, address]. */
   /** @type {[RegExp, string, string][]} */
   const TOPICS = [
-    [ADAPTERS, "how much memory LoRA adapters take", "questions/lora/"],
+    [/^(qloras?|loras?|adapters?|rank=\d+)$/, "how much memory LoRA adapters take", "questions/lora/"],
     [
       /^(drafts?|drafter|speculative|speculation|mtp|eagle\d?|medusa)$/,
       "what draft models cost",
@@ -112,6 +112,7 @@
     ],
     [/^(offload\S*|cpu|ram|nvme|swap)$/, "what host memory adds", "questions/host-offload/"],
     [/^cudagraphs?$/, "what CUDA graphs take", "questions/cuda-graphs/"],
+    [/^dcp$/, "what decode context parallelism gives", "questions/decode-context-parallel/"],
     [
       /^(images?|pictures?|screenshots?|photos?|multimodal)$/,
       "how much memory images take",
@@ -222,7 +223,7 @@
     /^((upgrad|updat|migrat|mov|switch|go|chang)(es?|ed|ing)?|if|when|between|happens|break\w*)$/;
   const AGENTS = /\b\d+ (coding )?agents?\b/i;
   const SMALLEST =
-    /\b(smallest|least|minimum|min|weakest|cheapest|single|which one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
+    /\b(smallest|least|minimum|min|weakest|cheapest|single|one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
   const IN_SERVER = 8; // GPUs of a usual server
 
   const NUMBERS = { two: 2, three: 3, four: 4, five: 5, six: 6, eight: 8, sixteen: 16, dual: 2, quad: 4 };
@@ -297,11 +298,11 @@
 
   /* Asks for a number of devices; not of requests or tokens. */
   const HOW_MANY =
-    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts)\b)/i;
+    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts|gi?b)\b)/i;
 
   const SECONDS = /^(m?s|secs?|seconds?)$/;
   const HOURLY =
-    /(?:\bat\s+)?(?:[$€]\s*\d+(?:\.\d+)?|\b\d+\.\d\d?|\bat\s+\d+)\s*(?:usd|eur|dollars?)?\s*(?:per|an?|\/)\s*(?:gpu[- ]?)?(?:hours?|h)\b/i;
+    /(?:\bat\s+)?(?:[$€]\s*\d+(?:\.\d+)?|\b\d+\.\d\d?|\bat\s+\d+)\s*(?:usd|eur|dollars?)?\s*(?:per|an?|\/)\s*(?:gpu[- ]?)?(?:hours?|hrs?|h)\b/i;
   const RELEASE = /^v?\d{1,2}(\.\d{1,2})?$/;
   const CARD = /^(rtx|gtx|rx|geforce|radeon|arc|quadro)$/;
   const ONE = /^(a|an|one|single)$/;
@@ -344,7 +345,10 @@
         /(\d)\s*[x×*]\s*(?=[a-z0-9])(?!\d+b\b|large\b)/g,
         "$1x ",
       )
-      .replace(/\b\d+ (?=(?:images?|pictures?|screenshots?|photos?)\b)/g, "")
+      .replace(/\brank (?=\d+\b)/g, "rank=").replace(
+        /\b\d+ (?=(?:images?|pictures?|screenshots?|photos?)\b)/g,
+        "",
+      )
       .split(/\s+/).filter(Boolean);
   }
 
@@ -1668,8 +1672,10 @@
     if (unlisted || missed.some((word) => /^\d+(\.\d+)?b$/.test(word))) {
       links.push(["Your model reads its config", "your-model/"]);
     }
-    const flags = unlisted ? null : changing.every((word) => FLAGS[word]) &&
-      changing.map((word) => FLAGS[word].replace("#", String(found.adapters)));
+    const flagOf = (word) =>
+      word.startsWith("rank=") ? word.replace("rank=", "--max-lora-rank ") : FLAGS[word];
+    const flags = unlisted ? null : changing.every(flagOf) &&
+      changing.map((word) => flagOf(word).replace("#", String(found.adapters)));
     const other = unused.length > topics.length || unlisted;
     const program = unused.length === 1 && ELSEWHERE.find(([pattern]) => pattern.test(unused[0]));
     // The command has the releases before those with numbers here, and those between two of them.

@@ -355,6 +355,7 @@
         )[0]
         : null;
       const server = site.engine.family;
+      const near = smaller ? null : mayServe(answer, best);
       const commands = { vllm: null, sglang: null, tensorrt_llm: null }; // that of TensorRT-LLM is written by Python alone
       if (server !== "tensorrt_llm") commands[server] = kvSizing.command(site, best, work);
       const headline = make(
@@ -376,6 +377,15 @@
             `Within the error of the estimate, ${gpusOf(smaller, best.gpu.short)} may be enough: ${
               replicasOf(smaller, work)
             }, ${plural(smaller.each, "request|requests")} per replica.`,
+          )
+          : "",
+        near
+          ? make(
+            "p",
+            { class: "kv-note" },
+            `Within the error of the estimate, ${gpusOf(near, best.gpu.short)} may be enough (${
+              layoutWords[near.layout.label]
+            }), although the estimate itself is short of memory there.`,
           )
           : "",
         late(answer, best),
@@ -673,6 +683,28 @@
       const { users } = kvCapacity.serve(usual, work.mean);
       const when = `With the default ${flag} (${count(usual.seqs)}), for which the other pages answer`;
       return { when, users, pool: usual.pool };
+    }
+
+    /* The deployment of fewer GPUs that falls short by less than its error; null without one, and with targets of time. */
+    function mayServe({ site, peaks, model, work }, best) {
+      if (best.gpu.devices || work.tpot !== null || work.ttft !== null) return null;
+      const few = kvState.everyLayout(site).filter((layout) =>
+        kvCapacity.stands(best.gpu, layout) &&
+        (layout.row || layout.devices <= layout.nodes * peaks.gpus[best.gpu.id].node) &&
+        layout.devices * (1 + work.spares) < best.devices
+      ).sort((a, b) => a.devices - b.devices);
+      for (const layout of few) {
+        const asks = { context: work.longest };
+        const one = kvCapacity.deploy(site, model, best.gpu, layout, best.weightFormat, best.kv, asks);
+        const held = one && Math.min(
+          kvCapacity.mostServed(one, work.mean),
+          kvCapacity.mostServed(one, work.longest) ? Infinity : 0,
+        );
+        if (held >= work.peak) {
+          return { gpu: best.gpu, layout, devices: layout.devices * (1 + work.spares) };
+        }
+      }
+      return null;
     }
 
     /* A note where a replica of the other pages serves another number of requests. */

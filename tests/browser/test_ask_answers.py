@@ -168,6 +168,23 @@ def test_bytes_that_are_asked_for_are_the_answer_s(page, address):
     )
 
 
+def test_the_longest_context_of_several_requests_is_said_where_it_is_asked(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "how long a context can I give 10 users of llama 3.1 8b on one h100")
+    page.locator("[data-kv-remark]", has_text="can have at most").wait_for()
+    found = re.search(
+        r"10 requests at once on one H100 can have at most ([\d,]+) tokens",
+        page.inner_text("[data-kv-remark]"),
+    )
+    longest = int(found[1].replace(",", ""))
+    few, none = (
+        estimate(LLAMA, gpu="h100-sxm-80gb", context_tokens=longest + more).max_concurrent_requests
+        for more in (0, 1)
+    )
+    assert (few >= 10, none < 10) == (True, True)
+
+
 def test_the_fewest_gpus_name_a_smaller_number_that_may_fit(page, address):
     """The larger number stood alone, while a smaller one fell short by less than the error of the estimate."""
     model, asked = "deepseek-ai/DeepSeek-V3", {"gpu": "b200-sxm-180gb", "context_tokens": 32768}

@@ -539,3 +539,13 @@ def test_what_an_empty_field_means_is_no_default_of_the_form() -> None:
     for field in FIELDS:
         told = re.search(r"Default: ([\d.]+K?)\.", field.help)
         assert told is None or told[1] == field.value, field.name
+
+
+def test_fewer_gpus_that_may_hold_the_load_are_named(page, address):
+    """DeepSeek-V3 falls short on four B200 by less than the error; the page named eight alone."""
+    page.goto(
+        f"{address}sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&concurrent=1&prompt=none&context=32K&average=32K&burst=1&spares=0"
+    )
+    until(page, "document.querySelector('[data-kv-sized] strong')")
+    assert page.inner_text("[data-kv-sized] strong") == "8 × B200"
+    assert "Within the error of the estimate, 4 × B200 may be enough" in page.inner_text("[data-kv-sized]")
