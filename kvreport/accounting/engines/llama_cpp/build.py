@@ -6,6 +6,7 @@ Every function follows the one of the same name in ``src/llama-graph.cpp`` or in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from kvreport.accounting.engines.llama_cpp import recurrent, residuals
@@ -57,96 +58,124 @@ def build_graph(network: Network, step: WorstStep, homes: Placement) -> Graph:
 
     ``step``: tokens, sequences, outputs and cells of the step. ``homes``: where weights and caches are.
     """
-    graph = Graph()
-    stream = _embed(graph, network, step, homes)
-    inputs = AttentionInputs(step, network)
-    rows = graph_input(step.outputs, width=I32)
-    per_layer = _per_layer_inputs(graph, network, step, homes, stream) if network.per_layer else None
-    last = len(network.blocks) - 1
-    early = not (network.late_rows or network.late_before_norm)
-    if network.hyper is not None:
-        _in_connections(graph, network, network.hyper, homes, inputs, stream, rows)
-        return graph
-    if network.streams > 1 and per_layer is not None:
-        stream = _in_streams(graph, network, homes, inputs, stream, per_layer)
-        _head(graph, network, homes, stream, rows)
-        return graph
-    for index, block in enumerate(network.blocks):
-        picked = rows if index == last and early else None
-        stream = _layer(_At(graph, homes, inputs, index), block, stream, picked)
-        if per_layer is not None:
-            stream = _per_layer_embedding(network, step, homes, index, stream, per_layer)
-        if block.out_scaled:
-            stream = mul(stream, weight(1, home=homes.layers[index]))
-    _head(graph, network, homes, stream, rows)
-    return graph
+    return _Builder(network, step, homes).build()
 
 
-def _in_streams(
-    graph: Graph,
-    network: Network,
-    homes: Placement,
-    inputs: AttentionInputs,
-    stream: Tensor,
-    per_layer: Tensor,
-) -> Tensor:
-    """The layers of a model with several residual streams."""
-    streams = residuals.alternating_stacked(network, stream, homes.layers[0])
-    for index, block in enumerate(network.blocks):
-        at = _At(graph, homes, inputs, index)
-        mix = partial(_mix, at, block)
-        streams = residuals.alternating_layer(network, index, streams, per_layer, at.home, mix)
-    return residuals.alternating_merged(network, streams, homes.output)
+class _Builder:
+    """A graph while it is built."""
 
+    def __init__(self, network: Network, step: WorstStep, homes: Placement) -> None:
+        self.graph, self.network, self.step, self.homes = Graph(), network, step, homes
 
-def _in_connections(
-    graph: Graph,
-    network: Network,
-    joined: Hyper,
-    homes: Placement,
-    inputs: AttentionInputs,
-    stream: Tensor,
-    rows: Tensor,
-) -> None:
-    """The layers and the head of a model with hyper-connections (``qwen4exp.cpp``)."""
-    table = residuals.ngrams_embedded(graph, network, inputs.step.tokens, homes.cpu)
-    streams = residuals.connected_stacked(joined, stream)
-    last = len(network.blocks) - 1
-    for index, block in enumerate(network.blocks):
-        at = _At(graph, homes, inputs, index)
-        if block.ngram is not None and table is not None:
-            streams = residuals.with_ngrams(at, block.ngram, streams, table)
-        run = (partial(_mix, at, block), partial(_fed, at, block))
-        streams = residuals.connected_layer(at, joined, streams, rows if index == last else None, run)
-    cur = residuals.connected_merged(joined, streams, homes.output)
-    cur.is_output = True
-    _logits(graph, network, homes, cur)
+    def build(self) -> Graph:
+        network, homes = self.network, self.homes
+        stream = self._embed()
+        inputs = AttentionInputs(self.step, network)
+        rows = graph_input(self.step.outputs, width=I32)
+        layers = [_At(self.graph, homes, inputs, index) for index in range(len(network.blocks))]
+        per_layer = self._per_layer_inputs(stream) if network.per_layer else None
+        if network.hyper is not None:
+            self._in_connections(network.hyper, layers, stream, rows)
+            return self.graph
+        if network.streams > 1 and per_layer is not None:
+            stream = self._in_streams(layers, stream, per_layer)
+        else:
+            early = not (network.late_rows or network.late_before_norm)
+            for at, block in zip(layers, network.blocks, strict=True):
+                stream = _layer(at, block, stream, rows if at is layers[-1] and early else None)
+                if per_layer is not None:
+                    stream = self._per_layer_embedding(at.home, stream, per_layer)
+                if block.out_scaled:
+                    stream = mul(stream, at.weight(1))
+        self._head(stream, rows)
+        return self.graph
+
+    def _in_streams(self, layers: Sequence[_At], stream: Tensor, per_layer: Tensor) -> Tensor:
+        """The layers of a model with several residual streams."""
+        network = self.network
+        streams = residuals.alternating_stacked(network, stream, self.homes.layers[0])
+        for at, block in zip(layers, network.blocks, strict=True):
+            mix = partial(_mix, at, block)
+            streams = residuals.alternating_layer(network, at.index, streams, per_layer, at.home, mix)
+        return residuals.alternating_merged(network, streams, self.homes.output)
+
+    def _in_connections(self, joined: Hyper, layers: Sequence[_At], stream: Tensor, rows: Tensor) -> None:
+        """The layers and the head of a model with hyper-connections (``qwen4exp.cpp``)."""
+        table = residuals.ngrams_embedded(self.graph, self.network, self.step.tokens, self.homes.cpu)
+        streams = residuals.connected_stacked(joined, stream)
+        for at, block in zip(layers, self.network.blocks, strict=True):
+            if block.ngram is not None and table is not None:
+                streams = residuals.with_ngrams(at, block.ngram, streams, table)
+            run = (partial(_mix, at, block), partial(_fed, at, block))
+            picked = rows if at is layers[-1] else None
+            streams = residuals.connected_layer(at, joined, streams, picked, run)
+        cur = residuals.connected_merged(joined, streams, self.homes.output)
+        cur.is_output = True
+        self._logits(cur)
+
+    def _embed(self) -> Tensor:
+        network = self.network
+        tokens = graph_input(self.step.tokens, width=I32)
+        given = graph_input(network.hidden, self.step.tokens)
+        stream = get_rows(weight(network.hidden, network.vocabulary, home=self.homes.cpu), tokens)
+        self.graph.expand(stream)
+        if network.predicts:
+            return self._joined_with_state(stream)
+        self.graph.expand(given)
+        if network.learned_positions:
+            positions = graph_input(self.step.tokens, width=I32)
+            stream = add(stream, get_rows(weight(network.hidden, 1 << 11, home=self.homes.cpu), positions))
+        return stream
+
+    def _joined_with_state(self, embedding: Tensor) -> Tensor:
+        """What a prediction block reads: the trunk's last state and the token's embedding, normed and projected."""
+        home, hidden = self.homes.layers[0], self.network.hidden
+        state = norm(graph_input(hidden, self.step.tokens), home)
+        both = concat(norm(embedding, home), state)
+        return mul_mat(weight(2 * hidden, hidden, home=home), both)
+
+    def _head(self, stream: Tensor, rows: Tensor) -> None:
+        network, home = self.network, self.homes.output
+        if network.late_before_norm:
+            if network.hidden_output:
+                stream.is_output = True
+            stream = get_rows(stream, rows)
+        cur = norm(stream, home, layer_norm=network.blocks[-1].normal == "layer")
+        if network.late_rows:
+            if network.hidden_output:
+                cur.is_output = True
+            cur = get_rows(cur, rows)
+        cur.is_output = True
+        self._logits(cur)
+
+    def _logits(self, cur: Tensor) -> None:
+        logits = mul_mat(weight(self.network.hidden, self.network.vocabulary, home=self.homes.output), cur)
+        logits.is_output = True
+        self.graph.expand(logits)
+
+    def _per_layer_inputs(self, stream: Tensor) -> Tensor:
+        """Gemma 4's per-layer embeddings, projected and laid out by layer (``project_per_layer_inputs``)."""
+        layers, width = len(self.network.blocks), self.network.per_layer
+        tokens = graph_input(self.step.tokens, width=I32)
+        table = get_rows(weight(width * layers, self.network.vocabulary, home=self.homes.cpu), tokens)
+        table = like("scale", reshape(table, width, layers, self.step.tokens))
+        self.graph.expand(table)
+        first = self.homes.layers[0]
+        projected = like("scale", mul_mat(weight(self.network.hidden, width * layers, home=first), stream))
+        projected = norm(reshape(projected, width, layers, self.step.tokens), first)
+        merged = like("scale", add(projected, table))
+        return cont(permute(merged, 0, 2, 1, 3))
+
+    def _per_layer_embedding(self, home: int, stream: Tensor, per_layer: Tensor) -> Tensor:
+        width = self.network.per_layer
+        cur = like("unary", mul_mat(weight(self.network.hidden, width, home=home), stream))
+        cur = mul(cur, view(per_layer, (width, self.step.tokens), (width * F32,)))
+        cur = norm(mul_mat(weight(width, self.network.hidden, home=home), cur), home)
+        return add(stream, cur)
 
 
 def _fed(at: _At, block: Block, cur: Tensor) -> Tensor:
     return _feed(at, block, cur, cur)
-
-
-def _embed(graph: Graph, network: Network, step: WorstStep, homes: Placement) -> Tensor:
-    tokens = graph_input(step.tokens, width=I32)
-    given = graph_input(network.hidden, step.tokens)
-    stream = get_rows(weight(network.hidden, network.vocabulary, home=homes.cpu), tokens)
-    graph.expand(stream)
-    if network.predicts:
-        return _joined_with_state(network, step, homes, stream)
-    graph.expand(given)
-    if network.learned_positions:
-        positions = graph_input(step.tokens, width=I32)
-        stream = add(stream, get_rows(weight(network.hidden, 1 << 11, home=homes.cpu), positions))
-    return stream
-
-
-def _joined_with_state(network: Network, step: WorstStep, homes: Placement, embedding: Tensor) -> Tensor:
-    """What a prediction block reads: the trunk's last state and the token's embedding, normed and projected."""
-    home, hidden = homes.layers[0], network.hidden
-    state = norm(graph_input(hidden, step.tokens), home)
-    both = concat(norm(embedding, home), state)
-    return mul_mat(weight(2 * hidden, hidden, home=home), both)
 
 
 class _At(Place):
@@ -214,53 +243,6 @@ def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
     if isinstance(feed, Mixture):
         return mixture(at, feed, cur, residual, at.homes.experts[at.index])
     return feed_forward(feed, cur, at.homes.dense[at.index])
-
-
-def _head(graph: Graph, network: Network, homes: Placement, stream: Tensor, rows: Tensor) -> None:
-    home = homes.output
-    if network.late_before_norm:
-        if network.hidden_output:
-            stream.is_output = True
-        stream = get_rows(stream, rows)
-    cur = norm(stream, home, layer_norm=network.blocks[-1].normal == "layer")
-    if network.late_rows:
-        if network.hidden_output:
-            cur.is_output = True
-        cur = get_rows(cur, rows)
-    cur.is_output = True
-    _logits(graph, network, homes, cur)
-
-
-def _logits(graph: Graph, network: Network, homes: Placement, cur: Tensor) -> None:
-    logits = mul_mat(weight(network.hidden, network.vocabulary, home=homes.output), cur)
-    logits.is_output = True
-    graph.expand(logits)
-
-
-def _per_layer_inputs(
-    graph: Graph, network: Network, step: WorstStep, homes: Placement, stream: Tensor
-) -> Tensor:
-    """Gemma 4's per-layer embeddings, projected and laid out by layer (``project_per_layer_inputs``)."""
-    layers, width = len(network.blocks), network.per_layer
-    tokens = graph_input(step.tokens, width=I32)
-    table = get_rows(weight(width * layers, network.vocabulary, home=homes.cpu), tokens)
-    table = like("scale", reshape(table, width, layers, step.tokens))
-    graph.expand(table)
-    first = homes.layers[0]
-    projected = like("scale", mul_mat(weight(network.hidden, width * layers, home=first), stream))
-    projected = norm(reshape(projected, width, layers, step.tokens), first)
-    merged = like("scale", add(projected, table))
-    return cont(permute(merged, 0, 2, 1, 3))
-
-
-def _per_layer_embedding(
-    network: Network, step: WorstStep, homes: Placement, index: int, stream: Tensor, per_layer: Tensor
-) -> Tensor:
-    home, width = homes.layers[index], network.per_layer
-    cur = like("unary", mul_mat(weight(network.hidden, width, home=home), stream))
-    cur = mul(cur, view(per_layer, (width, step.tokens), (width * F32,)))
-    cur = norm(mul_mat(weight(width, network.hidden, home=home), cur), home)
-    return add(stream, cur)
 
 
 def feed_forward(feed: FeedForward, x: Tensor, homes: FeedHomes) -> Tensor:
