@@ -21,8 +21,8 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.weights import parameters
-from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog, load_catalog
+from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.home_case import open_local

@@ -9,7 +9,7 @@ import json
 
 from kvreport.atomic import write_whole
 from kvreport.catalog.load import load_catalog
-from kvreport.dataset.release import data_version
+from kvreport.dataset.data_version import data_version
 from kvreport.publish.changes import FOLDER, snapshot
 from kvreport.publish.page_data import gather
 

@@ -53,7 +53,7 @@ from kvreport.catalog.release import version_number
 from kvreport.catalog.shelf import read_yaml
 from kvreport.cli import main as kvreport
 from kvreport.errors import CatalogError, InputError
-from kvreport.estimation.variants import by_name
+from kvreport.estimation.named_copies import by_name
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RECIPES: Final = "https://github.com/vllm-project/recipes"

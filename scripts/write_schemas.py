@@ -18,7 +18,7 @@ from typing import Any
 
 from kvreport.catalog.load import load_catalog
 from kvreport.cli import main as run
-from kvreport.dataset.release import data_version
+from kvreport.dataset.data_version import data_version
 from kvreport.publish import embeds, engine_changes, profiles, schemas
 from kvreport.publish.page_data import gather
 

@@ -43,8 +43,8 @@ from kvreport.cli import main, parser
 from kvreport.cli.query_options import query_values
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
-from kvreport.estimation.home import ROWS_KEEP
 from kvreport.estimation.home_case import open_local
+from kvreport.estimation.home_estimate import ROWS_KEEP
 from kvreport.estimation.remedies import remedies
 from kvreport.estimation.why_not import why_not
 from kvreport.evidence.judged_local_logs import judge_log

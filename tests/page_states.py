@@ -14,7 +14,7 @@ import javascript
 from kvreport import estimate, resources
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
-from kvreport.publish import columns, profiles
+from kvreport.publish import device_columns, profiles
 from kvreport.publish.browser import script
 from kvreport.publish.page_data import gather
 from kvreport.query import url_keys
@@ -65,7 +65,7 @@ def published() -> tuple[Any, dict[str, Any], Any]:
     facts = {
         model.id: json.loads(
             profiles.encode(
-                profiles.model_facts(site, model, further=True) | columns.reserve_rates(site, model)
+                profiles.model_facts(site, model, further=True) | device_columns.reserve_rates(site, model)
             )
         )
         for model in site.models

@@ -18,7 +18,7 @@ from kvreport.accounting.sizing import Load
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation.hardware import listed
-from kvreport.publish import columns, engine_profiles, profiles, sizer_data
+from kvreport.publish import device_columns, engine_profiles, profiles, sizer_data
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 
@@ -193,7 +193,7 @@ def data(model: str) -> dict[str, Any]:
                 "site": profiles.site_facts(here),
                 "peaks": sizer_data.peaks_facts(here),
                 "model": profiles.model_facts(here, record, further=True)
-                | columns.reserve_rates(here, record),
+                | device_columns.reserve_rates(here, record),
                 "times": sizer_data.times_facts(here, record),
             }
         )

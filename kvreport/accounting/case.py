@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.numeric import Integers

@@ -16,7 +16,7 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport.adapters.skeleton import address
-from kvreport.dataset.release import data_version
+from kvreport.dataset.data_version import data_version
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

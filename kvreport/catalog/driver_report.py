@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 from kvreport.catalog.accelerator import Accelerator, Figure, Memory
-from kvreport.catalog.home import GIB, MIB, HomeMachines
+from kvreport.catalog.home_machines import GIB, MIB, HomeMachines
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.shelf import validate
 from kvreport.errors import InputError, shorten

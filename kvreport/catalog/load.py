@@ -23,7 +23,7 @@ from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.engine_records import EngineShelf
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
-from kvreport.catalog.home import HomeMachines, home_accelerators
+from kvreport.catalog.home_machines import HomeMachines, home_accelerators
 from kvreport.catalog.joined_names import files_by_joined_name, joined
 from kvreport.catalog.known_names import KnownNames
 from kvreport.catalog.layouts import FAMILIES, GROUPS, Layouts, canonical, layout, regrouped

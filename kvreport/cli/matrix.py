@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.catalog.load import load_catalog
+    from kvreport.dataset.data_version import data_version
     from kvreport.dataset.grid import axes, parse_shard
     from kvreport.dataset.partitions import write_partitioned
-    from kvreport.dataset.release import data_version
     from kvreport.dataset.write import publish
     from kvreport.errors import InputError
 

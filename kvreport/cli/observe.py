@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 def prediction(known: Catalog, observation: Observation) -> dict[str, Any]:
     """Return what is predicted of an observation now, as a record keeps it."""
     from kvreport import __version__
-    from kvreport.dataset.release import data_version
+    from kvreport.dataset.data_version import data_version
     from kvreport.evidence.judgment import judge
 
     judged = judge(known, [observation])

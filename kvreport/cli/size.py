@@ -241,7 +241,7 @@ def _run_local(
 
 def _run_trace(options: argparse.Namespace, named: Sequence[NotFollowed]) -> int:
     from kvreport.catalog.load import open_catalog
-    from kvreport.traffic.sizing import CANDIDATES, DEFAULT_WAIT_S, size_for_trace
+    from kvreport.traffic.trace_sizing import CANDIDATES, DEFAULT_WAIT_S, size_for_trace
 
     for name in ("context", "lengths", "average", "concurrent", "users", "prompt", "output"):
         if getattr(options, name) is not None:

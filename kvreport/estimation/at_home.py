@@ -23,7 +23,7 @@ from kvreport.accounting.engines.llama_cpp.placement import (
 from kvreport.accounting.engines.llama_cpp.quantize import with_mix
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import context_within, layers_to_move
-from kvreport.catalog.llama_cpp import LocalArchitectures
+from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.home_case import open_local

@@ -1,6 +1,6 @@
 """How to serve it: the command that starts an engine with the numbers of an answer.
 
-What an engine is told is its own (:meth:`kvreport.accounting.engines.base.EngineRules.command`); here an answer
+What an engine is told is its own (:meth:`kvreport.accounting.engines.protocol.EngineRules.command`); here an answer
 becomes :class:`Served`, and words become a line for a shell.
 """
 

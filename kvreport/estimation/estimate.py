@@ -31,7 +31,7 @@ from kvreport.estimation.answer import (
 )
 from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import BEST, refuse_beyond_one_memory
-from kvreport.estimation.home import estimate_local
+from kvreport.estimation.home_estimate import estimate_local
 from kvreport.estimation.home_names import engine_at_home, engine_of
 from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, require_known
@@ -121,7 +121,7 @@ def _as_range(result: Estimate) -> Estimate:
     if request.weight_format is not None or not request.served_model.by_name:
         return result
     # Names of copies are read only where one was asked for.
-    from kvreport.estimation.variants import (  # noqa: PLC0415
+    from kvreport.estimation.named_copies import (  # noqa: PLC0415
         groups_to_try,
         in_named_format,
         narrowed,

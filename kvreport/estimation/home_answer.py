@@ -17,7 +17,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
     most_slots,
 )
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, QAT_MIX, OllamaNames
+from kvreport.catalog.local_architectures import OLLAMA_PREFIX, QAT_MIX, OllamaNames
 from kvreport.catalog.release import trait
 from kvreport.catalog.server_flags import flag_names
 from kvreport.estimation.answer import Estimate

@@ -40,8 +40,8 @@ from kvreport.accounting.support import nearest_class
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector
-from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.local_architectures import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT

@@ -14,12 +14,12 @@ from kvreport.architectures.gguf_names import mix_of, stem_of
 from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
 from kvreport.architectures.repository_names import is_docker_model, mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
-from kvreport.catalog.llama_cpp import QAT_MIX, OllamaNames, PublishersMixes
 from kvreport.catalog.load import RELEASED, Catalog
+from kvreport.catalog.local_architectures import QAT_MIX, OllamaNames, PublishersMixes
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.variants import gguf_base
+from kvreport.estimation.named_copies import gguf_base
 from kvreport.query import Query, of_group
 
 _GGUF_REPOSITORY: Final = re.compile(r"^(?P<id>[^/:]+/[^/:]+-GGUF)(?::(?P<mix>[\w.-]+))?$", re.IGNORECASE)

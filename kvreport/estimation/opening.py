@@ -27,8 +27,8 @@ from kvreport.catalog.known_names import KnownByNameError
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import CatalogError, InputError, shorten
+from kvreport.estimation.named_copies import by_name
 from kvreport.estimation.opened import Opened, listed
-from kvreport.estimation.variants import by_name
 
 _ALSO: Final = (
     "; a config.json, a folder with one, a GGUF file or a Hub id (org/name, with --fetch) also works"

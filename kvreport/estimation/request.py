@@ -10,7 +10,7 @@ from kvreport.accounting.allocation import reserve_on
 from kvreport.accounting.case import Case, Launch, Memo
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import lay_out
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import (
     Draft,

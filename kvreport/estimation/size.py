@@ -25,10 +25,10 @@ from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
 from kvreport.estimation.hardware import listed, parsed
 from kvreport.estimation.named import AUTO, engine_named, open_model, refuse_class, refuse_unsupported
+from kvreport.estimation.named_copies import narrowed
 from kvreport.estimation.not_followed import not_followed
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.sizing import Sizing
-from kvreport.estimation.variants import narrowed
+from kvreport.estimation.sizing_answer import Sizing
 from kvreport.query import Query, several, several_of
 from kvreport.units import count, parse_tokens
 

@@ -29,7 +29,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
-from kvreport.estimation.home import said_of_file
+from kvreport.estimation.home_estimate import said_of_file
 from kvreport.estimation.home_names import gguf_repository, read_fetched, said_of_header
 from kvreport.estimation.opened import Opened
 from kvreport.estimation.opening import open_folder

@@ -19,9 +19,9 @@ from kvreport.atomic.files import write_whole
 from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import cannot_keep, digest, forget, read_sealed, sealed
 from kvreport.catalog.load import Catalog
+from kvreport.dataset.data_version import data_version
 from kvreport.dataset.grid import axes
 from kvreport.dataset.kept import CODE
-from kvreport.dataset.release import data_version
 from kvreport.dataset.write import publish
 from kvreport.errors import InputError
 

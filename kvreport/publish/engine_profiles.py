@@ -22,7 +22,7 @@ from typing import Any
 from kvreport.accounting.support import other_reader
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.publish import columns, profiles
+from kvreport.publish import device_columns, profiles
 from kvreport.publish.site_data import SiteData
 
 
@@ -73,7 +73,7 @@ def rates(site: SiteData, models: Sequence[Model]) -> dict[str, bytes]:
 def _contents(site: SiteData, usual: set[str], model: Model) -> tuple[bytes, bytes, bytes]:
     """A model's file; its part of the file with all models, and its reserves by class: of the published layouts only."""
     facts = facts_of(site, model, usual)
-    few = profiles.of_sizes(facts, columns.published_columns(site))
+    few = profiles.of_sizes(facts, device_columns.published_columns(site))
     apart = ("weights", "reserve")
     part = {name: few[name] for name in few if name not in apart}
     return profiles.encode(in_runs(facts)), profiles.encode(part), profiles.encode(few["reserve"])
@@ -113,12 +113,12 @@ def _runs(values: Iterable[Any]) -> list[Any]:
 
 def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
     """What an engine decides of a model."""
-    rates = columns.reserve_rates(site, model)
+    rates = device_columns.reserve_rates(site, model)
     return profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual) | rates
 
 
 def _rates(site: SiteData, model: Model) -> bytes:
-    return profiles.encode(columns.reserve_rates(site, model, further=False))
+    return profiles.encode(device_columns.reserve_rates(site, model, further=False))
 
 
 def _by_class(site: SiteData, reserves: Sequence[list[Any]]) -> dict[int, list[Any]]:

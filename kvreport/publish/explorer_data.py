@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from kvreport.accounting.kernel import ReserveRates, error_bytes, follows_length
 from kvreport.accounting.parallel import Layout
-from kvreport.publish.columns import NONE, one_or_each, places
+from kvreport.publish.device_columns import NONE, one_or_each, places
 from kvreport.publish.layout_names import layout_words, ways
 from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
@@ -62,7 +62,7 @@ Facts = dict[str, Any]
 def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file.
 
-    ``models`` are :func:`kvreport.publish.profiles.model_facts` with :func:`kvreport.publish.columns.following`, and ``times`` are
+    ``models`` are :func:`kvreport.publish.profiles.model_facts` with :func:`kvreport.publish.device_columns.following`, and ``times`` are
     :func:`kvreport.publish.sizer_data.times_facts`, of every model.
     """
     for name, content in _files(site, models, times):

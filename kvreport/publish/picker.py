@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.home import HomeMachines, home_accelerators
+from kvreport.catalog.home_machines import HomeMachines, home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import load_observations

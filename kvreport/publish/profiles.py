@@ -22,7 +22,7 @@ from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.model import Model
 from kvreport.publish.attention_types import cache_kind
-from kvreport.publish.columns import (
+from kvreport.publish.device_columns import (
     NONE,
     Columns,
     by_number,

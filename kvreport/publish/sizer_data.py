@@ -25,7 +25,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
-from kvreport.publish.columns import one_or_each, places
+from kvreport.publish.device_columns import one_or_each, places
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, shape
 from kvreport.publish.site_data import SiteData
 
@@ -60,7 +60,7 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
 
 def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
-    """Return what a step demands, with a column for each of :func:`kvreport.publish.columns.places`.
+    """Return what a step demands, with a column for each of :func:`kvreport.publish.device_columns.places`.
 
     ``weights[format][column]`` is [dense bytes, expert bytes, {type: operations per token}, {type:
     operations of the output head}]; ``reach[kv][column]`` is a list of [bytes per entry, operations,

@@ -18,7 +18,7 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import code, digest, keep, recall
 from kvreport.catalog.load import load_catalog
 from kvreport.catalog.record_digests import Records
-from kvreport.dataset.release import data_version
+from kvreport.dataset.data_version import data_version
 from kvreport.publish import (
     archive,
     browser,
@@ -68,7 +68,7 @@ from kvreport.site.pages import (
     your_model,
 )
 from kvreport.site.pages import data as data_page
-from kvreport.site.pages.model import page as model
+from kvreport.site.pages.model import model_page as model
 
 _PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
 """Distributions whose versions decide what is written."""

@@ -24,8 +24,8 @@ from kvreport.catalog.server_flags import load_server_flags
 from kvreport.errors import InputError, require_text
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.named import open_model
+from kvreport.estimation.named_copies import by_name, narrowed
 from kvreport.estimation.opened import said_of
-from kvreport.estimation.variants import by_name, narrowed
 from kvreport.resources import data_dir
 from kvreport.startup_log.advice import changes, shorter
 from kvreport.startup_log.endings import Ended, calculated, ended, holds

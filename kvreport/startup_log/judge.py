@@ -17,7 +17,7 @@ from kvreport.catalog.caches import Latent
 from kvreport.catalog.local_logs import Part
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError, UndividedError
-from kvreport.estimation.variants import narrowed
+from kvreport.estimation.named_copies import narrowed
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
 from kvreport.startup_log.start import OTHER_RANK_WITHIN, SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
 from kvreport.units import GIB, MIB

@@ -22,7 +22,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError
-from kvreport.estimation.variants import by_name
+from kvreport.estimation.named_copies import by_name
 from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start
 from kvreport.units import GIB, MIB
 

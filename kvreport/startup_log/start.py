@@ -13,7 +13,7 @@ from typing import Final
 from kvreport.accounting.allocation import Allocation, allocate
 from kvreport.accounting.case import SINGLE, Case, ServerSettings
 from kvreport.accounting.deployment import Deployment, lay_out
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving

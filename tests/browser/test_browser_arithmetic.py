@@ -16,7 +16,7 @@ from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
 from kvreport.publish import engine_profiles, explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
-from kvreport.publish.columns import following, reserve_rates
+from kvreport.publish.device_columns import following, reserve_rates
 from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -11,7 +11,7 @@ from fuzzing import examples
 from page_states import GPUS, MODELS, compare_addresses, compare_rows, compare_states, published, run
 
 from kvreport.cli import main
-from kvreport.publish import columns, engine_profiles, explorer_data, profiles
+from kvreport.publish import device_columns, engine_profiles, explorer_data, profiles
 from kvreport.publish.page_data import gather
 from kvreport.query import options, url_keys
 
@@ -57,7 +57,7 @@ def test_pages_find_the_longest_context_where_shorter_ones_keep_more():
     catalog, name = published()[2], "zai-org/GLM-5.2-FP8"
     site = gather(catalog, models=name, gpus="h200*,h100-sxm*", version="test")
     shared = json.loads(profiles.encode(profiles.site_facts(site)))
-    own = profiles.model_facts(site, site.models[0], further=True) | columns.reserve_rates(
+    own = profiles.model_facts(site, site.models[0], further=True) | device_columns.reserve_rates(
         site, site.models[0]
     )
     for layout, shares, steps in (
@@ -162,7 +162,7 @@ def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():
     )
     model = site.models[0]
     few = json.loads(profiles.encode(profiles.engine_facts(site, model, reserves={"h100-sxm-80gb"})))
-    rates = json.loads(profiles.encode(columns.reserve_rates(site, model, further=False)))
+    rates = json.loads(profiles.encode(device_columns.reserve_rates(site, model, further=False)))
     asks = """
 const { gpus, models } = JSON.parse(await new Response(Deno.stdin.readable).text());
 console.log(JSON.stringify(models.map((model) =>

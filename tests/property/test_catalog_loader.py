@@ -26,7 +26,7 @@ from kvreport.book.prose import load_allowed
 from kvreport.catalog.measurement import Measurement, read_measurement
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import MAX_VALUES, read_yaml, validate
-from kvreport.dataset.release import data_version
+from kvreport.dataset.data_version import data_version
 from kvreport.errors import CatalogError
 from kvreport.publish.changes import read_snapshot
 from kvreport.resources import data_dir

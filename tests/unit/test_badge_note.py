@@ -5,7 +5,7 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.embeds import UNKNOWN_SITE
 from kvreport.publish.page_data import gather
-from kvreport.site.pages.model import page
+from kvreport.site.pages.model import model_page
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ def test_a_badge_says_what_to_replace_where_the_site_knows_no_address(address: s
         site_url=address,
         progress=lambda _: None,
     )
-    names = page.context(site, site.models[0], site.headline[site.models[0].id])
+    names = model_page.context(site, site.models[0], site.headline[site.models[0].id])
     assert names["unknown_site"] == (UNKNOWN_SITE if told else "")
     assert f"]({address or UNKNOWN_SITE}models/" in names["badge"]

@@ -26,14 +26,14 @@ from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.explanation import headline
+from kvreport.estimation.named_copies import by_name, groups_to_try, narrowed
 from kvreport.estimation.remedies import remedies
 from kvreport.estimation.size import size
-from kvreport.estimation.variants import by_name, groups_to_try, narrowed
 from kvreport.publish import explorer_data
 from kvreport.publish.page_data import gather
 from kvreport.publish.profiles import model_facts
 from kvreport.site.pages.gpu_rows import served
-from kvreport.site.pages.model.page import context
+from kvreport.site.pages.model.model_page import context
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.observed import published_start
 from kvreport.units import GIB, gib

@@ -15,8 +15,8 @@ from fuzzing import thinned
 from kvreport import estimate, units
 from kvreport.accounting.weights import parameters
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.llama_cpp import OllamaNames
 from kvreport.catalog.load import RELEASED, open_catalog
+from kvreport.catalog.local_architectures import OllamaNames
 from kvreport.catalog.model import Model
 from kvreport.dataset.frames import matrix
 from kvreport.errors import InputError

@@ -22,10 +22,10 @@ import pytest
 
 from kvreport.dataset import arrow, write
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, DatasetColumn, DatasetTable
+from kvreport.dataset.data_version import data_version
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.dataset.partitions import write_partitioned
-from kvreport.dataset.release import data_version
 from kvreport.dataset.staged_files import staged
 from kvreport.errors import InputError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvreport.catalog.home import home_accelerators
+from kvreport.catalog.home_machines import home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate

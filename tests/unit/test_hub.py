@@ -32,7 +32,7 @@ from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.named import open_model
-from kvreport.estimation.variants import by_name, narrowed
+from kvreport.estimation.named_copies import by_name, narrowed
 
 CATALOG = open_catalog()
 SIZES = (4, 512, 8, 2, 1536, 4096)

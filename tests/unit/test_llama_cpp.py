@@ -30,8 +30,8 @@ from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.llama_cpp import LocalArchitectures, OllamaNames
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.local_architectures import LocalArchitectures, OllamaNames
 from kvreport.catalog.local_logs import LocalLogs, Part
 from kvreport.errors import InputError
 from kvreport.estimation import estimate

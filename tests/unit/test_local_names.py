@@ -14,8 +14,8 @@ from fake_hub import SHA, FakeHub, serve
 from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.architectures.hub import GGUF_STEP_BYTES, fetch_gguf, gguf_parts, kept_gguf
-from kvreport.catalog.llama_cpp import OllamaNames, PublishedFile, PublishersMixes
 from kvreport.catalog.load import open_catalog
+from kvreport.catalog.local_architectures import OllamaNames, PublishedFile, PublishersMixes
 from kvreport.cli import main
 from kvreport.cli.server_command import without_server_command
 from kvreport.errors import InputError

@@ -13,7 +13,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.shelf import read_yaml
 from kvreport.errors import CatalogError
-from kvreport.estimation.variants import by_name
+from kvreport.estimation.named_copies import by_name
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 from kvreport.startup_log.observed import drafts_itself, find_model

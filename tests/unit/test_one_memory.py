@@ -12,15 +12,15 @@ from fuzzing import examples
 
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.explanation import headline
-from kvreport.estimation.home import open_query
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import HOST_MEMORY, LocalCase
+from kvreport.estimation.home_estimate import open_query
 from kvreport.estimation.home_size import size_home
 from kvreport.query import Query
 

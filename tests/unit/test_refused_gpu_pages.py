@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from kvreport.accounting.support import lacks_class
 from kvreport.catalog.load import open_catalog
-from kvreport.publish.columns import Columns, places
+from kvreport.publish.device_columns import Columns, places
 from kvreport.publish.page_data import gather
 from kvreport.publish.profiles import engine_facts, model_facts
 from kvreport.publish.series import Config, ModelRefusal, Series, refusal_of
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages import gpu_rows
-from kvreport.site.pages.model import page as model_page
+from kvreport.site.pages.model import model_page
 from kvreport.site.pages.model.headline import plain
 from kvreport.units import GIB
 

@@ -17,7 +17,7 @@ from kvreport.catalog import remembered as module
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.release import release_at
 from kvreport.catalog.remembered import remembered
-from kvreport.publish import columns
+from kvreport.publish import device_columns
 from kvreport.publish.kept_values import Parts
 from kvreport.publish.page_data import facts_alone
 
@@ -102,10 +102,10 @@ def test_what_is_reserved_for_is_laid_out_once_for_all_devices(monkeypatch: pyte
     parts = Parts(None)
     site = facts_alone(catalog, models="meta-llama/Llama-3.1-8B-Instruct", gpus="*", version="", parts=parts)
     other = site.under("sglang")
-    work = columns.Columns(other, other.models[0], columns.places(other, further=False))
+    work = device_columns.Columns(other, other.models[0], device_columns.places(other, further=False))
     made = []
-    case = columns._case
-    monkeypatch.setattr(columns, "_case", lambda *given: made.append(given) or case(*given))
+    case = device_columns._case
+    monkeypatch.setattr(device_columns, "_case", lambda *given: made.append(given) or case(*given))
     kept = [work.kept(gpu, number) for gpu in other.gpus for number in range(len(work.columns))]
     assert all(kept)
     assert len(made) == len(work.columns)

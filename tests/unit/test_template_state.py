@@ -9,7 +9,7 @@ from kvreport.publish.page_data import gather
 from kvreport.site.kit import drawing, templating
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import local
-from kvreport.site.pages.model import page as model_page
+from kvreport.site.pages.model import model_page
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.pages.model.headline import approximate, headline, plain
-from kvreport.site.pages.model.page import context
+from kvreport.site.pages.model.model_page import context
 
 MLX, SHORT, WHOLE = "mlx-community/Qwen3-8B-4bit", "openai/whisper-large-v3", "Qwen/Qwen3.8-2.4T-A95B"
 

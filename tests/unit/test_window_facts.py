@@ -3,7 +3,7 @@
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.pages import index
-from kvreport.site.pages.model import page
+from kvreport.site.pages.model import model_page
 
 MODEL = "mistralai/Mistral-7B-v0.1"
 
@@ -17,7 +17,7 @@ def test_a_token_beyond_every_window_is_said_to_be_beyond_it() -> None:
         version="t",
     )
     model = site.models[0]
-    facts = {one.label: one for one in page.context(site, model, site.headline[model.id])["facts"]}
+    facts = {one.label: one for one in model_page.context(site, model, site.headline[model.id])["facts"]}
     token = facts["KV cache per token"]
     assert (token.value, token.note) == ("0 B", "beyond the window of 4K tokens")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.step import EngineStep, Following, Reserve
 from kvreport.accounting.kv_cache import cache_terms
 from kvreport.accounting.plan import BlockPlan

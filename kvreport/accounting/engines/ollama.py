@@ -18,7 +18,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.llama_cpp import OllamaModel, OllamaNames
+from kvreport.catalog.local_architectures import OllamaModel, OllamaNames
 from kvreport.catalog.model import Model
 
 CONTEXT_TIERS: Final = ((47 << 30, 262144), (23 << 30, 32768), (0, 4096))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.ceiling import Ceiling
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.mlx import Mlx
 from kvreport.accounting.engines.ollama import Ollama
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.sglang.rules import Sglang
 from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
 from kvreport.accounting.engines.transformers import Transformers

@@ -21,8 +21,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served, Word, named
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.step import EngineStep, Reserve, constant
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.engines.vllm.reserve import device_class

@@ -18,8 +18,7 @@ from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
-from kvreport.site.pages.model import boundary
-from kvreport.site.pages.model import page as model_page
+from kvreport.site.pages.model import boundary, model_page
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B")

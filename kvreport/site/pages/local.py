@@ -19,9 +19,9 @@ from kvreport.accounting.lessons import context_within
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.home import HomeMachines, home_accelerators
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
+from kvreport.catalog.home_machines import HomeMachines, home_accelerators
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.local_architectures import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home

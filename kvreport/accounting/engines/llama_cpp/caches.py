@@ -19,7 +19,7 @@ from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.catalog.caches import Cache, FullAttention, Latent, RecurrentState
 from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.llama_cpp import LocalArchitectures
+from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 

@@ -21,7 +21,7 @@ from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, QAT_MIX
+from kvreport.catalog.local_architectures import OLLAMA_PREFIX, QAT_MIX
 from kvreport.errors import InputError
 
 MIXES: Final = {

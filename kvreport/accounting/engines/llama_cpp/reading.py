@@ -31,7 +31,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
 )
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.catalog import caches as kinds
-from kvreport.catalog.llama_cpp import LocalArchitecture
+from kvreport.catalog.local_architectures import LocalArchitecture
 from kvreport.catalog.model import Model
 
 if TYPE_CHECKING:

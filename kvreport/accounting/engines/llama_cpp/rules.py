@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.llama_cpp.caches import cell_plan
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
@@ -15,12 +14,13 @@ from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
 from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, for_build, server_command
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
 from kvreport.accounting.engines.llama_cpp.reading import read_local
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_check import CheckedArchitecture, LlamaCheck
-from kvreport.catalog.llama_cpp import LocalArchitecture, LocalArchitectures
+from kvreport.catalog.local_architectures import LocalArchitecture, LocalArchitectures
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import build_number, first_with, release_at
 from kvreport.errors import InputError, shorten

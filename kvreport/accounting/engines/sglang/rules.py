@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.projections import missing_projections
+from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed, row_layout

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.engines.base import EngineRules, check_sizes
 from kvreport.accounting.engines.command import Command, Served
+from kvreport.accounting.engines.protocol import EngineRules, check_sizes
 from kvreport.accounting.engines.step import EngineStep, Following, Loading, Reserve
 from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve

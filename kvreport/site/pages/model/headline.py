@@ -12,7 +12,7 @@ from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
-from kvreport.estimation.variants import narrowed
+from kvreport.estimation.named_copies import narrowed
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices, page_format
 from kvreport.site.kit import diagrams

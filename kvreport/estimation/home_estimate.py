@@ -20,8 +20,8 @@ from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.llama_cpp import LocalArchitectures
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.catalog.release import trait
 from kvreport.estimation.answer import (
     POSSIBLE,

@@ -17,8 +17,8 @@ from kvreport.architectures.repository_names import QuantizedName, quantized_nam
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import GROUPS, QUANTISED, group_of, regrouped
-from kvreport.catalog.llama_cpp import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.local_architectures import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.model import BY_NAME, Component, Model
 from kvreport.catalog.variant import Variant, as_range, expand, largest, widest_of
 from kvreport.errors import InputError
