@@ -1,5 +1,7 @@
 """What a model's page says of its badge: whose numbers it shows, and what to replace where the address is not known."""
 
+from dataclasses import replace
+
 import pytest
 
 from kvreport.catalog.load import open_catalog
@@ -13,14 +15,8 @@ from kvreport.site.pages.model import model_page
 )
 def test_a_badge_says_what_to_replace_where_the_site_knows_no_address(address: str, told: bool) -> None:
     """Without a configured address, the badge had that of the reader's own machine."""
-    site = gather(
-        open_catalog(),
-        models="llama-3.1-8b",
-        gpus="h100-sxm-80gb",
-        version="t",
-        site_url=address,
-        progress=lambda _: None,
-    )
+    site = gather(open_catalog(), models="llama-3.1-8b", gpus="h100-sxm-80gb", version="t")
+    site = replace(site, site_url=address)
     names = model_page.context(site, site.models[0], site.headline[site.models[0].id])
     assert names["unknown_site"] == (UNKNOWN_SITE if told else "")
     assert f"]({address or UNKNOWN_SITE}models/" in names["badge"]

@@ -172,8 +172,6 @@ def test_a_gpu_page_lists_requests_on_each_slice_and_the_evidence_of_its_memory(
         models=",".join(models),
         gpus="h100-sxm-80gb,b300-sxm-288gb",
         version="t",
-        site_url="",
-        progress=lambda _: None,
     )
     found = {}
     for gpu in site.gpus:

@@ -29,8 +29,6 @@ def test_a_cache_that_stops_growing_is_listed_with_what_a_token_costs_on_average
         models="bigcode/starcoder2-7b,google/embeddinggemma-2",
         gpus="h100-sxm-80gb",
         version="t",
-        site_url="",
-        progress=lambda _: None,
     )
     rows = {row.anchor: row.cells[3].text for row in index.models(site)["table"].rows}
     # 32 layers of 4 KV heads of 128 keep 4,096 tokens of at most 16,384 in 16 bits: a quarter of 64 KiB.
