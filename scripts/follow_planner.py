@@ -53,7 +53,8 @@ TERMS: Final = {
 def hard_models(configs: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield id and config of every model whose layers keep more than one plain cache."""
     for path in sorted([*configs.glob("*.yaml"), *configs.glob("*.json")]):
-        record = yaml.safe_load(path.read_text(encoding="utf-8"))
+        read = json.loads if path.suffix == ".json" else yaml.safe_load  # to YAML, 1e-05 is a text
+        record = read(path.read_text(encoding="utf-8"))
         config = {name: value for name, value in record.get("config", record).items() if name != "auto_map"}
         name = record.get("id") or path.stem.replace("--", "/", 1)
         try:

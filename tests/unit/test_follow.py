@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tarfile
@@ -185,6 +186,15 @@ def test_points_that_differ_are_counted_by_the_rule_they_rest_on(follow) -> None
         "- blocks (bytes of a block and what it holds): 1 points of 1 models, first a/b g {}: 7 for 8" in said
     )
     assert "- 1: no such class" in said
+
+
+def test_numbers_of_a_config_in_json_stay_numbers(follow, tmp_path: Path) -> None:
+    planner = follow.follow_planner
+    name, config = next(iter(planner.hard_models(planner.CONFIGS)))
+    stem = name.replace("/", "--")
+    (tmp_path / f"{stem}.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-05}), encoding="utf-8")
+    [(read, told)] = planner.hard_models(tmp_path)
+    assert (read, told["rms_norm_eps"]) == (name, 1e-05)
 
 
 def test_hard_models_are_enough_and_asked_on_three_devices(follow) -> None:
