@@ -568,6 +568,7 @@ def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[
         if model is None or not (observation.complete or seen is not None):
             continue
         start = published_start(catalog, observation, engine, model, own=own)
+        stored = start.flags.weight_format
         try:
             judged = diagnose_start(start)
         except InputError:
@@ -581,7 +582,9 @@ def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[
                 "id": observation.id,
                 "source": publisher_of(observation),
                 "complete": bool(observation.complete),
-                "kind": sglang_band_kind(start.model, device, start.flags.layout),
+                "kind": sglang_band_kind(
+                    start.model, device, start.flags.layout, None if stored == "released" else stored
+                ),
                 "class": device_class(device),
                 "rules": record_of(catalog, engine),
                 "error": round(tokens.error, 5),

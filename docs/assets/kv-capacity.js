@@ -35,7 +35,8 @@
       : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
     const kept_back = reserveOf(site, model, gpu, size, step, kvFormat);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
-    const [reserve, uncertainty, less, short] = kept_back;
+    const [reserve, published, less, short] = kept_back;
+    const uncertainty = errorOfFormat(site, gpu, size, weightFormat) ?? published;
     const layout = model.held[kvFormat]?.[size] || NOT_READ;
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.laid ?? gpu.kind] : layout;
     const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
@@ -197,6 +198,13 @@
 
   /* [share of the reserve, bytes] of the error band: the last is that of pipeline stages, else rates tell which kind it is. */
   const bandOf = (gpu, rates, staged) => gpu.band.slice(staged ? -2 : 2 * kernel.bandKind(rates));
+
+  /* Half width of the error band with weights that are converted to a format; undefined where it is the published one. */
+  function errorOfFormat(site, gpu, place, weightFormat) {
+    if (!gpu.errors || weightFormat === "released") return undefined;
+    const ranks = place >= site.sizes.length || site.sizes[place] > 1;
+    return gpu.errors[(ranks ? 2 : 0) + (/^[a-z-]*4/.test(weightFormat) ? 1 : 0)];
+  }
 
   /* A scheduler step on a device as the formulas of its reserve take it. */
   const reserveStep = (gpu, { tokens, seqs, eager, adapted }, context) => ({

@@ -131,7 +131,7 @@ class Allocation:
     """What is taken of a device before requests come. Bytes are per device.
 
     A number is an ``int`` for one device and one format, else an array: ``[device]`` for ``total_bytes``,
-    ``[format]`` for weights, ``[device, format]`` for the pool.
+    ``[format]`` for weights, ``[device, format]`` for the pool and its error.
     """
 
     case: Case  # What was laid out.
@@ -180,6 +180,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         if one not in added:
             added[one] = tuple(overhead_on(case, form, device, group.serving, one, known) for form in forms)
     reserves = [reserve_on(case, *one, known) for one in told.values()]
+    by_format = [errors for device, _ in told.values() if (errors := _errors_of_formats(case, device))]
     lengths = lengths_on(case, tuple(told.values()), known) if told else None
     scalar = not case.many and len(forms) == 1 and len(devices) <= 1
     shares, total = _divided(case.engine, devices, case.utilization, scalar)
@@ -187,6 +188,9 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     if alike is None:
         overhead = added[decides[0]] if decides else ({},) * len(forms)
         kept = reserves[0] if reserves else NOTHING
+        uncertainty = kept.uncertainty
+        if by_format:
+            uncertainty = by_format[0][0] if scalar else xp.integers(by_format * len(devices))
         sizes = [size + sum(more.values()) for size, more in zip(tensors, overhead, strict=True)]
         resident = sizes[0] if scalar else xp.integers(sizes)
     else:
@@ -197,6 +201,9 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         kinds = xp.integers([*(order[group.reserves] for group in alike), len(order)])[which]
         resident = xp.integers(tensors) + xp.integers([*map(more.get, decides), [0] * len(forms)])[which]
         kept = Reserve(*xp.integers([*map(_parts, reserves), _parts(NOTHING)]).T[:, kinds])
+        uncertainty = column(kept.uncertainty)
+        if by_format:
+            uncertainty = xp.integers([*by_format, [0] * len(forms)])[kinds]
         lengths = None if lengths is None else replace(lengths, classes=kinds)
     given = case.kv_pool_bytes
     return Allocation(
@@ -210,9 +217,17 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         pool_bytes=(
             _pools(case, column(total), resident, column(kept.total), shares) if given is None else given
         ),
-        uncertainty_bytes=kept.uncertainty if given is None else 0,
+        uncertainty_bytes=uncertainty if given is None else 0,
         lengths=lengths,
     )
+
+
+def _errors_of_formats(case: Case, device: Accelerator) -> list[int]:
+    """Half width of the error band with weights in each format; none where it is that of the reserve."""
+    model, engine = _reserving(case), case.rules
+    names = map(format_name, case.weight_formats)
+    each = [engine.error_of_format(model, device, case.layout, name) for name in names]
+    return [one for one in each if one is not None]
 
 
 def allocation_of(case: Case, known: Memo) -> Allocation:

@@ -116,6 +116,7 @@ class Deployment(Allocation):
             resident_bytes=picked(self.resident_bytes, form),
             total_bytes=picked(self.total_bytes, device),
             pool_bytes=picked(self.pool_bytes, device, form),
+            uncertainty_bytes=picked(self.uncertainty_bytes, device, form),
             refused=picked(self.refused, device, form),
             start_shortage=shortage and (picked(shortage[0], device, 0), picked(shortage[1], device, 0)),
             others=(),
@@ -151,7 +152,7 @@ class Deployment(Allocation):
         return _spread(size) if found is None else _spread(size) + found.freed(contexts)[0]
 
     def _errors_for(self, contexts: xp.ArrayLike) -> Any:  # noqa: ANN401
-        found, error = self.following, _spread(column(self.uncertainty_bytes))
+        found, error = self.following, _spread(self.uncertainty_bytes)
         return error if found is None else error - found.freed(contexts)[1]
 
     def own_requests(self, contexts: xp.ArrayLike) -> Integers:

@@ -168,7 +168,7 @@ class _Group:
         pools = np.stack([self._rooms(stage, row) for stage, row in zip(stages, kept, strict=True)])
         # Requests that hold nothing may use memory beyond the share that the engine asks for; it is no pool.
         beside = [np.asarray(one.room_bytes - one.pool_bytes)[:, self.place] for one in stages]
-        errors = np.asarray([[one.uncertainty for one in row] for row in kept])
+        errors = np.stack([self._errors(stage, row) for stage, row in zip(stages, kept, strict=True)])
         holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
         binding = np.argmin(holding, axis=0)
         held = np.minimum(holding.min(axis=0), told)
@@ -322,6 +322,12 @@ class _Group:
             return reserve
         more = static.kept_bytes(self.model, requests) - static.kept_bytes(self.model, None)
         return replace(reserve, activations=reserve.activations + more) if more else reserve
+
+    def _errors(self, stage: Deployment, kept: Sequence[Reserve]) -> Integers:
+        """Half width of the pool's error band on one rank of every offer."""
+        if self._follows:
+            return np.asarray([one.uncertainty for one in kept])
+        return np.broadcast_to(np.asarray(stage.uncertainty_bytes), np.shape(stage.pool_bytes))[:, self.place]
 
     def _rooms(self, stage: Deployment, kept: Sequence[Reserve], index: int | None = None) -> Integers:
         """What is left for the cache on one rank of every offer, or of one, with such reserves."""

@@ -350,7 +350,7 @@ class _Stack:
         slots = [state_slots_wanted(case.engine, part.model, told, eager=case.eager) for part, told in served]
         parts = ("activations", "non_framework", "graphs", "uncertainty")
         reserve = Reserve(*(self.by_row(attrgetter("reserve." + part), stage) for part in parts))
-        sizes = ("resident_bytes", "total_bytes", "pool_bytes")
+        sizes = ("resident_bytes", "total_bytes", "pool_bytes", "uncertainty_bytes")
         lacking = shortages(case, scalar=False)
         taken = [entry.taken[part] for part in self.stages for entry in self.entries]
         return Deployment(
@@ -360,7 +360,6 @@ class _Stack:
             overhead=(),
             weight_bytes=self.by_row(lambda one: one.weight_bytes + 0 * one.resident_bytes, stage),
             reserve=reserve,
-            uncertainty_bytes=reserve.uncertainty,
             lengths=joined(
                 [one.lengths for one in taken],
                 [one.total_bytes for one in taken],

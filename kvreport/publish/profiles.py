@@ -96,7 +96,9 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     bring their own buffers, ``gpus[].splits`` whether a workspace is cut out of what compiling freed,
     ``gpus[].partial`` whether graphs keep partial results of attention, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU, whether handles of linear algebra are taken off],
     ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
-    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band of each kind of start, in the order that a model's rates count them, pipeline stages last, ``gpus[].runner`` which of a model's
+    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band of each kind of start, in the order that a model's rates count them, pipeline stages last, ``gpus[].errors``
+    its half widths with converted weights where it follows their format: of eight bits or more and of four, on one rank and on several,
+    ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].local`` the engine whose rows the pages of a machine print where the
     site's has no platform for it, ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need, ``gpus[].card`` whether it is a card, of which a machine holds any number, as

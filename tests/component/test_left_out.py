@@ -265,6 +265,8 @@ def test_drafts_and_four_bits_and_shared_memory_have_bands_apart(catalog: Catalo
     assert (
         band_kind(plain.model_copy(update={"weight_format": "bnb-4bit"}), h100, one) == "drafted_or_four_bits"
     )
+    assert band_kind(plain, h100, one, "int4") == "drafted_or_four_bits"
+    assert band_kind(four, h100, one, "bf16") == "plain"
     # Two computers of shared memory had the narrower band of several ranks before.
     assert band_kind(four, spark, one) == band_kind(plain, spark, two) == "unified"
 

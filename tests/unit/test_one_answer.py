@@ -13,6 +13,7 @@ from fuzzing import thinned
 from rows import answer_of, compare, spread
 
 import kvreport
+from kvreport.accounting.engines.sglang.rules import grown
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.release import oldest_computed
@@ -259,3 +260,28 @@ def test_a_row_does_not_depend_on_the_accelerators_beside_it(catalog: Catalog) -
 def test_engines_of_gguf_files_have_no_matrix(catalog: Catalog, engine: str) -> None:
     with pytest.raises(InputError, match="GGUF mixes"):
         axes(catalog, engine=engine)
+
+
+@pytest.mark.parametrize(("ranks", "kinds"), [(1, ""), (2, "_ranks")])
+def test_converted_weights_have_the_band_of_their_format(catalog: Catalog, ranks: int, kinds: str) -> None:
+    """``--weights int4`` had the narrower band of the released format."""
+    engine, device = catalog.engine("sglang"), catalog.accelerator("h100-sxm-80gb")
+    wide = grown(device.usable_bytes) if ranks > 1 else 1
+    model = catalog.models["Qwen/Qwen3-32B"]
+    for weights, kind in (("released", "plain"), ("fp8", "plain"), ("int4", "drafted_or_four_bits")):
+        width = round(engine.coefficients[f"uncertainty_bytes_{kind}{kinds}"] * wide)
+        asked = {"weights": weights, "context_tokens": 8192, "engine": "sglang", "tensor_parallel": ranks}
+        told = kvreport.estimate(model.id, gpu=device.id, catalog=catalog, **asked).to_dict()
+        assert told["budget"]["uncertainty_bytes"] == width
+        found = size(
+            model.id,
+            context=8192,
+            concurrent=1,
+            gpus=[device.id],
+            layouts=[Layout(tensor=ranks)],
+            weights=[weights],
+            engine="sglang",
+            catalog=catalog,
+        )
+        of_ranks = [one for one in found.ranking.deployments if one.layout.tensor == ranks]
+        assert {one.ranks[0].uncertainty_bytes for one in of_ranks} == {width}

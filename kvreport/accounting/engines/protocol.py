@@ -138,6 +138,15 @@ class EngineRules:
         """
         return None
 
+    def error_of_format(
+        self, model: Model, accelerator: Accelerator, layout: Layout, weight_format: str | None
+    ) -> int | None:
+        """Half width of the error band with weights in a format; None where it is that of the reserve.
+
+        ``weight_format``: what the model is converted to; None as released.
+        """
+        return None
+
     def reserve_follows_cache(self, model: Model) -> bool:
         """True if the reserve may be another where the cache has fewer than 16 bits (``EngineStep.narrow_cache``)."""
         return False

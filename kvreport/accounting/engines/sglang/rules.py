@@ -239,6 +239,19 @@ class Sglang(EngineRules):
             uncertainty=uncertainty,
         )
 
+    def error_of_format(
+        self, model: Model, accelerator: Accelerator, layout: Layout, weight_format: str | None
+    ) -> int | None:
+        """The band of the kind of start that the format makes it."""
+        return self._uncertainty(model, accelerator, layout, weight_format)
+
+    def browser_traits(self, accelerator: Accelerator) -> dict[str, Any]:
+        """Widths of the error band by the format of weights, too."""
+        errors = [self._width(kind, accelerator) for kind in BANDS[:4]]
+        if device_class(accelerator) == "unified":
+            errors = [self._width("unified", accelerator)] * 4
+        return EngineRules.browser_traits(self, accelerator) | {"errors": errors}
+
     def following_peak(self, model: Model, accelerator: Accelerator, step: EngineStep) -> Following | None:
         """AMD's attention kernels lower the share for contexts above 8,192 tokens (``attention_hook.py``)."""
         if self._share_left(model, accelerator) == 1:
@@ -337,8 +350,12 @@ class Sglang(EngineRules):
             )
         return round(taken)
 
-    def _uncertainty(self, model: Model, accelerator: Accelerator, layout: Layout) -> int:
-        kind = band_kind(model, accelerator, layout)
+    def _uncertainty(
+        self, model: Model, accelerator: Accelerator, layout: Layout, weight_format: str | None = None
+    ) -> int:
+        return self._width(band_kind(model, accelerator, layout, weight_format), accelerator)
+
+    def _width(self, kind: str, accelerator: Accelerator) -> int:
         width = constant(self.engine, f"uncertainty_bytes_{kind}")
         return round(width * (grown(accelerator.usable_bytes) if kind.endswith("_ranks") else 1))
 
@@ -381,15 +398,19 @@ def _by_length(tokens: Any, reserve: Callable[[int], Reserve]) -> Reserve:  # no
     return Reserve(*(xp.where(tokens > limit, getattr(long, part), getattr(short, part)) for part in parts))
 
 
-def band_kind(model: Model, accelerator: Accelerator, layout: Layout) -> str:
+def band_kind(
+    model: Model, accelerator: Accelerator, layout: Layout, weight_format: str | None = None
+) -> str:
     """The kind of start whose first sights an error band rests on, of :data:`BANDS`.
 
-    Memory shared with a CPU is one kind for any number of ranks. Models that draft, and those released in four bits, were missed by
-    more than others.
+    Memory shared with a CPU is one kind for any number of ranks. Models that draft, and those in four bits, were missed by more
+    than others.
+
+    ``weight_format``: what the model is converted to; None as released.
     """
     if device_class(accelerator) == "unified":
         return "unified"
-    narrow = drafts(model) or _FOUR_BITS.match(model.weight_format) is not None
+    narrow = drafts(model) or _FOUR_BITS.match(weight_format or model.weight_format) is not None
     return ("drafted_or_four_bits" if narrow else "plain") + "_ranks" * (layout.devices > 1)
 
 
