@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from visits import Visit
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA, QWEN = "meta-llama--Llama-3.1-8B-Instruct", "Qwen--Qwen3.6-27B"
 SHOWN: Final = "document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search"

@@ -27,30 +27,23 @@ def test_axe_finds_nothing_in_a_state(browser: Any, address: str, uri: str, read
     visit.context.close()
 
 
-def test_a_wide_table_of_a_written_page_is_a_stop_for_the_keyboard(browser: Any, address: str) -> None:
+def test_a_wide_table_and_code_of_a_written_page_are_stops_of_the_keyboard(
+    browser: Any, address: str
+) -> None:
     """Until the theme's script is there, such a table scrolls by itself."""
     visit = Visit(browser, address, viewport={"width": 390, "height": 844})
     page = visit.go("by-hand/")
     page.evaluate(
         "() => document.querySelector('main article').insertAdjacentHTML('beforeend',"
-        ' \'<table id="wide"><tr><td><div style="width: 900px">wide</div></td></tr></table>\')'
+        ' \'<table id="wide"><tr><td><div style="width: 900px">wide</div></td></tr></table><pre><code id="long"></code></pre>\')'
     )
+    page.wait_for_function("document.querySelector('#long').tabIndex === 0")
     # Where the theme has put its box around the table, that box scrolls.
     page.wait_for_function(
         "() => (document.querySelector('#wide').closest('.md-typeset__scrollwrap') || document.querySelector('#wide')).tabIndex === 0"
     )
     page.set_viewport_size({"width": 1600, "height": 844})
     page.wait_for_function("!document.querySelector('main table:not([id])').hasAttribute('tabindex')")
-    visit.context.close()
-
-
-def test_wide_code_of_a_written_page_is_a_stop_for_the_keyboard(browser: Any, address: str) -> None:
-    visit = Visit(browser, address, viewport={"width": 390, "height": 844})
-    page = visit.go("by-hand/")
-    page.evaluate(
-        "() => document.querySelector('main article').insertAdjacentHTML('beforeend', '<pre><code id=\"long\"></code></pre>')"
-    )
-    page.wait_for_function("document.querySelector('#long').tabIndex === 0")
     visit.context.close()
 
 

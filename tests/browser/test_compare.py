@@ -12,7 +12,7 @@ from visits import Visit, hold, let_go
 from kvreport import estimate
 from kvreport.catalog.load import load_catalog
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA, DEEPSEEK = "meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"
 

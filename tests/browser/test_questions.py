@@ -16,7 +16,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[2]
 CASES = (

@@ -199,37 +199,6 @@ def headline(page: Any) -> str:
     return said
 
 
-def test_from_home_a_chat_for_two_hundred_people(page: Any, address: str, tiny_site) -> None:
-    page.goto(address)
-    page.locator(".md-tabs a[href*='sizer/']").click()
-    answer(page)
-    page.click("text=Chat")
-    page.fill("input[name=users]", "200")
-    until(page, "document.querySelector('[data-kv-sized]').kvAnswer?.workload.peak === 50")
-    found = answer(page)
-    ours = size(
-        found["model"],
-        context=8192,
-        prompt=1500,
-        output=400,
-        shared_prefix=500,
-        users=200,
-        requests_per_minute=0.5,
-        latency_s=15,
-        burst=2,
-        spare_replicas=1,
-        ttft_s=1,
-        tpot_s=0.05,
-        catalog=open_catalog(tiny_site.catalog),
-    )
-    best = ours.describe(ours.ranking.deployments[0])
-    assert found["best"]["gpu"] == best["gpu"]
-    assert found["best"]["devices"] == best["devices"]
-    said = headline(page)
-    assert said.startswith("For 200 people using Llama 3.1 70B (25 concurrent requests, 50 at peak), use ")
-    assert f"{best['devices']} × " in said
-
-
 def test_people_and_requests_exclude_each_other(page: Any, address: str) -> None:
     page.goto(f"{address}sizer/")
     answer(page)

@@ -93,10 +93,9 @@ def test_the_gpu_is_found_by_typing_and_the_address_keeps_the_question(page: Any
     page.wait_for_selector(".kv-big:has-text('RTX 4090'):has-text('16K')", timeout=WAIT_MS)
     ours = estimate(read_config(CONFIG), gpu="RTX 4090", context_tokens=16384)
     assert f"{ours.max_concurrent_requests:,} requests of 16K tokens fit" in text_of(page)
-    assert "gpu=rtx-4090" in page.url
-    assert "context=16384" in page.url
-    page.reload()
-    assert page.input_value("[name=hub]") == "acme/open"  # what the rest of it brings is the last test's
+    # What a page that is opened at such an address shows is the last test's.
+    for part in ("hub=acme", "gpu=rtx-4090", "context=16384"):
+        assert part in page.url
 
 
 @needs_runtime

@@ -51,11 +51,8 @@ def test_a_chapter_runs_and_its_claims_hold(path):
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_is_read_in_less_than_twelve_minutes(path):
-    assert 600 < chapters.words(path) < LONGEST_WORDS
-
-
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
-def test_a_chapter_with_every_answer_and_table_read_takes_less_than_twelve_minutes(path):
+    """Also with every answer and every table."""
+    assert chapters.words(path) > 600
     assert chapters.all_words(path) < LONGEST_WORDS
 
 

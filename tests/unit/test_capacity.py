@@ -47,20 +47,25 @@ def test_a_request_that_holds_nothing_is_never_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "context", "pool", "uncertainty", "expected"),
+    ("weights", "context", "pool", "uncertainty", "slots", "expected"),
     [
-        (101, 999, 0, 0, Verdict.CONTEXT_EXCEEDS_MODEL),
-        (101, 160, 0, 0, Verdict.WEIGHTS_EXCEED_MEMORY),
-        (100, 160, 1_000, 0, Verdict.CACHE_EXCEEDS_POOL),
-        (100, 160, 1_000, 99, Verdict.CACHE_EXCEEDS_POOL),
-        (100, 160, 1_000, 100, Verdict.MAY_FIT),
-        (100, 160, 1_100, 1, Verdict.TIGHT),
-        (100, 160, 1_100, 0, Verdict.FITS),
-        (100, 160, -5, 0, Verdict.CACHE_EXCEEDS_POOL),
+        (101, 999, 0, 0, 0, Verdict.CONTEXT_EXCEEDS_MODEL),
+        (101, 160, 0, 0, 0, Verdict.WEIGHTS_EXCEED_MEMORY),
+        (100, 160, 1_000, 0, 0, Verdict.CACHE_EXCEEDS_POOL),
+        (100, 160, 1_000, 99, 0, Verdict.CACHE_EXCEEDS_POOL),
+        (100, 160, 1_000, 100, 0, Verdict.MAY_FIT),
+        (100, 160, 1_100, 1, 0, Verdict.TIGHT),
+        (100, 160, 1_100, 0, 0, Verdict.FITS),
+        (100, 160, -5, 0, 0, Verdict.CACHE_EXCEEDS_POOL),
+        # Blocks of 100 bytes, one for each of 50 sequences: 5,000 bytes, though one request takes a fifth of that.
+        (0, 160, 4_900, 99, 50, Verdict.MAX_SEQS_EXCEEDS_STATES),
+        (0, 160, 4_900, 100, 50, Verdict.MAY_FIT),
+        (0, 160, 5_000, 100, 50, Verdict.TIGHT),
+        (0, 160, 5_000, 0, 50, Verdict.FITS),
     ],
 )
 def test_the_worst_reason_is_the_verdict(
-    weights: int, context: int, pool: int, uncertainty: int, expected: Verdict
+    weights: int, context: int, pool: int, uncertainty: int, slots: int, expected: Verdict
 ) -> None:
     code = capacity.verdict(
         usable_bytes=100,
@@ -70,8 +75,11 @@ def test_the_worst_reason_is_the_verdict(
         context_tokens=context,
         limit_tokens=512,
         uncertainty_bytes=uncertainty,
+        state_slots_wanted=slots,
     )
     assert Verdict(int(code)) is expected
+    if slots:
+        assert int(capacity.shortfall(pool, PLAN, context, slots)) == max(5_000 - pool, 0)
 
 
 def test_verdicts_are_named_as_in_the_dataset() -> None:
@@ -86,31 +94,3 @@ def test_verdicts_are_named_as_in_the_dataset() -> None:
         "format_not_supported",
         "engine_does_not_run",
     ]
-
-
-@pytest.mark.parametrize(
-    ("pool", "uncertainty", "expected"),
-    [
-        (4_900, 99, Verdict.MAX_SEQS_EXCEEDS_STATES),
-        (4_900, 100, Verdict.MAY_FIT),
-        (5_000, 100, Verdict.TIGHT),
-        (5_000, 0, Verdict.FITS),
-    ],
-)
-def test_an_engine_that_wants_a_block_for_each_sequence_refuses_to_start_without(
-    pool: int, uncertainty: int, expected: Verdict
-) -> None:
-    # Blocks of 100 bytes, 50 sequences: 5,000 bytes, though one request takes a fifth of that.
-    code = capacity.verdict(
-        usable_bytes=100,
-        weight_bytes=0,
-        pool_bytes=pool,
-        plan=PLAN,
-        context_tokens=160,
-        limit_tokens=512,
-        uncertainty_bytes=uncertainty,
-        state_slots_wanted=50,
-    )
-    assert Verdict(int(code)) is expected
-    lacking = int(capacity.shortfall(pool, PLAN, 160, 50))
-    assert lacking == max(5_000 - pool, 0)

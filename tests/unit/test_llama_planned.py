@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,21 +23,34 @@ PRINTED = 0.011
 
 
 @pytest.mark.parametrize(
-    ("model", "slots", "unified", "kv", "state"),
+    ("model", "options", "printed"),
     [
-        ("openbmb/MiniCPM3-4B-GPTQ-Int4", 1, False, 3100.00, 0.00),
-        ("MiniMaxAI/MiniMax-M3", 1, False, 594.00, 0.00),
-        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 1, False, 63.50, 11.64),
-        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 4, True, 254.00, 46.56),
-        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 3, False, 151.13, 34.92),
+        # Unfolded latents, index keys with values, and compressed cells.
+        ("openbmb/MiniCPM3-4B-GPTQ-Int4", {}, {"kv": 3100.00, "state": 0.00, "compute": 61.51}),
+        ("MiniMaxAI/MiniMax-M3", {}, {"kv": 594.00, "state": 0.00}),
+        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", {}, {"kv": 63.50, "state": 11.64}),
+        (
+            "RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8",
+            {"parallel": 4, "unified": True},
+            {"kv": 254.00, "state": 46.56},
+        ),
+        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", {"parallel": 3}, {"kv": 151.13, "state": 34.92}),
+        # One key for every token beside keys and values.
+        ("Qwen/Qwen3.8-Flash-Next", {}, {"kv": 108.00}),
+        # Several streams, and networks of many widths.
+        ("google/gemma-3n-E4B-it", {}, {"compute": 156.02}),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", {}, {"compute": 236.01}),
+        # Without flash attention, values of a layer without heads are as wide as the widest.
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", {"context": 8192, "flash": "off"}, {"kv": 2064.00}),
     ],
 )
-def test_caches(catalog: Catalog, model: str, slots: int, unified: bool, kv: float, state: float) -> None:
-    """Unfolded latents, index keys with values, and compressed cells are what the log printed."""
+def test_caches_and_buffers_are_what_the_log_printed(
+    catalog: Catalog, model: str, options: dict[str, Any], printed: dict[str, float]
+) -> None:
     local, _ = open_local(catalog.model(model), "q8_0", None)
-    host = lay_out_local(local, LocalOptions(context=4096, parallel=slots, unified=unified)).host
-    assert host.kv / MIB == pytest.approx(kv, abs=PRINTED)
-    assert host.state / MIB == pytest.approx(state, abs=PRINTED)
+    host = lay_out_local(local, LocalOptions(**{"context": 4096, "parallel": 1} | options)).host
+    for name, size in printed.items():
+        assert getattr(host, name) / MIB == pytest.approx(size, abs=PRINTED), name
 
 
 @pytest.mark.parametrize(
@@ -58,35 +72,6 @@ def test_a_file_says_the_same(catalog: Catalog, model: str, tmp_path: Path) -> N
     options = LocalOptions(context=4096, parallel=1)
     ours, theirs = lay_out_local(known, options).host, lay_out_local(read, options).host
     assert (theirs.kv, theirs.state) == (ours.kv, ours.state)
-
-
-def test_index_keys(catalog: Catalog) -> None:
-    """One key for every token is cached beside keys and values."""
-    local, _ = open_local(catalog.model("Qwen/Qwen3.8-Flash-Next"), "q8_0", None)
-    host = lay_out_local(local, LocalOptions(context=4096, parallel=1)).host
-    assert host.kv / MIB == pytest.approx(108.00, abs=PRINTED)
-
-
-@pytest.mark.parametrize(
-    ("model", "compute"),
-    [
-        ("google/gemma-3n-E4B-it", 156.02),
-        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", 236.01),
-        ("openbmb/MiniCPM3-4B-GPTQ-Int4", 61.51),
-    ],
-)
-def test_compute_buffers(catalog: Catalog, model: str, compute: float) -> None:
-    """Several streams, networks of many widths and unfolded latents need what the log printed."""
-    local, _ = open_local(catalog.model(model), "q8_0", None)
-    host = lay_out_local(local, LocalOptions(context=4096, parallel=1)).host
-    assert host.compute / MIB == pytest.approx(compute, abs=PRINTED)
-
-
-def test_layers_without_attention_are_padded(catalog: Catalog) -> None:
-    """Without flash attention, values of a layer without heads are as wide as the widest."""
-    local, _ = open_local(catalog.model("nvidia/Llama-3_3-Nemotron-Super-49B-v1"), "q8_0", None)
-    host = lay_out_local(local, LocalOptions(context=8192, parallel=1, flash="off")).host
-    assert host.kv / MIB == pytest.approx(2064.00, abs=PRINTED)
 
 
 def test_size_counts_unfolded_latents(catalog: Catalog) -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from packed import printed
 
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
@@ -53,14 +52,3 @@ def test_unequal_gpus_and_bad_names() -> None:
     unequal = json.loads(answer({"log": SGLANG, "gpu": "rtx-5090 + rtx-3090"}, CATALOG))
     assert "result" in unequal
     assert "no-such" in json.loads(answer({"log": SGLANG, "gpu": "no-such"}, CATALOG))["error"]
-
-
-def test_the_archive_answers_logs_on_its_own(tmp_path: Path) -> None:
-    """A pool of SGLang is predicted by what the page loads, without the checkout or numpy."""
-    script = (
-        "from kvreport.startup_log.in_browser import answer\n"
-        "print(answer({'log': sys.argv[1], 'model': '', 'gpu': 'h100-sxm-80gb'}))\n"
-    )
-    told = json.loads(printed(tmp_path, script, SGLANG))
-    assert told == json.loads(answer({"log": SGLANG, "gpu": "h100-sxm-80gb"}, CATALOG))
-    assert any("cache size: log 274,120, we compute" in line for line in told["result"])

@@ -23,7 +23,9 @@ from kvreport.startup_log.in_browser import answer
 SGLANG: Final = """\
 [2026-09-12 00:20:11] server_args=ServerArgs(model_path='Qwen/Qwen3-32B', tp_size=2, mem_fraction_static=0.85, \
 context_length=32768)
+[2026-09-12 00:21:40 TP0] Load weight end. type=Qwen3ForCausalLM, dtype=torch.bfloat16, avail mem=47.89 GB, mem usage=30.60 GB.
 [2026-09-12 00:21:41 TP0] KV Cache is allocated. #tokens: 274120, K size: 16.73 GB, V size: 16.73 GB
+[2026-09-12 00:21:41 TP0] Memory pool end. avail mem=13.90 GB
 """
 LLAMA: Final = """\
 llama-server -m Qwen3-30B-A3B-Q4_K_M.gguf -c 8192 -ngl 99 --no-such-flag 3
@@ -85,6 +87,7 @@ def logs() -> list[dict[str, str]]:
         {"log": LOG},
         {"log": LOG, "gpu": GPU},
         {"log": LOG, "model": "Qwen/Qwen2.5-72B-Instruct", "gpu": GPU},
+        {"log": SGLANG, "gpu": GPU},
     ]
     for text in (*LOGS.values(), SGLANG, LLAMA, TENSORRT):
         found += [{"log": text}, {"log": text, "model": "Qwen/Qwen3-32B", "gpu": GPU}]
@@ -145,6 +148,8 @@ def test_the_archive_answers_every_path_as_the_package(tmp_path: Path) -> None:
     differing = [(n, got, want) for n, (got, want) in enumerate(zip(told, ours, strict=True)) if got != want]
     assert not differing, differing[0]
     assert "error" not in json.loads(ours[0])
+    # A pool of SGLang is predicted by what the page loads.
+    assert any("cache size: log 274,120, we compute" in line for line in json.loads(ours[3])["result"])
     first, *_, refused = [json.loads(one) for one in ours[len(logs()) :][: len(CLAIMS)]]
     assert (first["result"]["verdict"], first["result"]["factor"]) == ("contradicted", 3.875)
     assert "found no context" in refused["error"]

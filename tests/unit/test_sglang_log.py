@@ -280,6 +280,13 @@ def test_a_day_tells_the_newest_release(day: str, release: str | None) -> None:
         ("AMD Instinct MI300X VF", "mi300x"),
         ("Tesla T4", "t4"),
         ("NVIDIA GH200 480GB", "gh200-96gb"),
+        ("AMD Radeon 8060S Graphics", "ryzen-ai-max-395"),
+        ("gfx1151", "ryzen-ai-max-395"),
+        ("Intel(R) Data Center GPU Max 1550", "max-1550"),
+        ("HL-325L", "gaudi3"),
+        ("Ascend 910B3", "ascend-910b"),
+        ("TPU v6 lite", "tpu-v6e"),
+        ("AMD Instinct MI250X / MI250", "mi250x"),
     ],
 )
 def test_a_device_is_found_by_the_name_that_its_driver_prints(
