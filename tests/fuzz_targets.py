@@ -187,7 +187,7 @@ def sensible(found: dict[str, Any], *, given_pool: bool = False) -> None:
 def ask(model: str | Model, **question: Any) -> dict[str, Any] | None:
     """Return an estimate as JSON, held against itself; None where it is refused in one sentence."""
     try:
-        found = kvreport.estimate(model, catalog=catalog(), **question).to_dict()
+        found = kvreport.estimate(model, **question).to_dict()
     except InputError as error:
         one_sentence(error)
         return None
@@ -535,7 +535,7 @@ def compare_cell(draw: Draw, cube: Cube) -> int:
     if row["max_concurrent_requests"] >= kernel.UNLIMITED_REQUESTS:
         return 0  # a row without a number; an estimate refuses the question
     asked = rows.asked(cube, where, cube.contexts[column], cube.engine)
-    answer = kvreport.estimate(cube.model, catalog=catalog(), **asked)
+    answer = kvreport.estimate(cube.model, **asked)
     found = answer.to_dict()
     sensible(found)
     if (asked["weights"], asked["kv"]) != (found["weight_format"], found["kv_format"]):
@@ -627,7 +627,6 @@ def diagnosed(draw: Draw, text: str) -> None:
             model=draw.choice((None, *model_ids()[::9])),
             gpu=draw.choice((None, *gpu_ids())),
             tensor_parallel=draw.choice((None, 1, 2, 3, 8)),
-            catalog=catalog(),
         )
     except InputError as error:
         one_sentence(error)
@@ -711,9 +710,7 @@ def gguf(draw: Draw) -> Outcome:
     assert sum(tensor.nbytes for tensor in found.tensors) > 0
     if draw.random() < 0.02:
         try:
-            answer = kvreport.estimate(
-                str(path), gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, catalog=catalog()
-            )
+            answer = kvreport.estimate(str(path), gpu="rtx-4090", engine="llama-cpp", context_tokens=4096)
         except InputError as error:
             one_sentence(error)
         else:
@@ -915,7 +912,7 @@ def sizing(draw: Draw) -> Outcome:
         if draw.random() < share:
             asked[name] = draw.choice(values)
     try:
-        found = kvreport.size(model, concurrent=concurrent, catalog=catalog(), **asked)
+        found = kvreport.size(model, concurrent=concurrent, **asked)
     except InputError as error:
         return one_sentence(error)
     json.dumps(found.to_dict(), allow_nan=False)
@@ -938,7 +935,7 @@ def sizing(draw: Draw) -> Outcome:
         assert served is not None
         assert served["verdict"] in STARTS, served["verdict"]
     try:
-        more = kvreport.size(model, concurrent=2 * concurrent, catalog=catalog(), **asked)
+        more = kvreport.size(model, concurrent=2 * concurrent, **asked)
     except InputError as error:
         one_sentence(error)
         return ANSWERED

@@ -160,9 +160,7 @@ def question(draw: Draw) -> Question:
 def ask(asked: Question) -> Estimate | None:
     """The answer; None where it is refused in a sentence."""
     try:
-        return kvreport.estimate(
-            asked["model"], catalog=catalog(), **{k: v for k, v in asked.items() if k != "model"}
-        )
+        return kvreport.estimate(asked["model"], **{k: v for k, v in asked.items() if k != "model"})
     except InputError:
         return None
 
@@ -786,7 +784,7 @@ def boundary(draw: Draw, asked: Question, first: Estimate) -> int:
         return 1
     wanted = each * first.request.layout.data
     given = {name: value for name, value in asked.items() if name not in ("model", "context_tokens")}
-    frame = kvreport.boundary(asked["model"], catalog=catalog(), requests=[wanted], **given)
+    frame = kvreport.boundary(asked["model"], requests=[wanted], **given)
     longest = int(frame["max_context_tokens"][0])
     if not longest:
         return 1
@@ -1101,7 +1099,7 @@ def offers(draw: Draw) -> tuple[str, int]:
 def sized(model: str, asked: Question) -> Any:
     """What a search finds; None where it is refused in a sentence."""
     try:
-        return kvreport.size(model, catalog=catalog(), **asked)
+        return kvreport.size(model, **asked)
     except InputError:
         return None
 
@@ -1193,7 +1191,7 @@ def apart(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
 def offered(draw: Draw, model: str, asked: Question) -> tuple[str, int]:
     """One offer, asked back: the command holds the workload, and so does the smallest share of memory."""
     try:
-        found = kvreport.size(model, catalog=catalog(), **asked)
+        found = kvreport.size(model, **asked)
     except InputError:
         return "refused", 1
     one = draw.choice(found.ranking.deployments)

@@ -88,18 +88,16 @@ def test_the_band_covers_logs_as_they_were_first_predicted(
     assert found == published["summary"]["first_sight"]
 
 
+def missed_by(*errors: int) -> list[dict[str, Any]]:
+    """A row of a log from each of as many sources, off by so many bytes of a reserve of 1 GiB."""
+    known = {"class": "server", "kind": "plain", "reserve_bytes": 1 << 30}
+    return [known | {"source": f"s{i}", "pool_error_bytes": size} for i, size in enumerate(errors)]
+
+
 def test_a_band_is_as_wide_as_the_errors_at_first_sight() -> None:
-    rows = [
-        {
-            "source": f"s{i}",
-            "class": "server",
-            "kind": "plain",
-            "pool_error_bytes": 1 << 20,
-            "first_sight_bytes": None if i % 2 else 1 << 30,
-            "reserve_bytes": 1 << 30,
-        }
-        for i in range(20)
-    ]
+    rows = missed_by(*[1 << 20] * 20)
+    for i, row in enumerate(rows):
+        row["first_sight_bytes"] = None if i % 2 else 1 << 30
     assert fitting.band(rows)["plain"] == 0.5
     assert fitting.covered(rows, "first_sight_bytes") == [True] * 10
     assert fitting.band([row | {"first_sight_bytes": None} for row in rows])["plain"] < 0.001
@@ -151,18 +149,8 @@ def test_a_kind_of_few_sources_is_no_narrower_than_any_other() -> None:
 
 
 def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on() -> None:
-    rows = [
-        {
-            "source": f"s{i}",
-            "class": "server",
-            "kind": "plain",
-            "pool_error_bytes": size,
-            "reserve_bytes": 1 << 30,
-        }
-        for i, size in enumerate([1, 2, 3, 4, 5, 6, 7, 8, 9, 1 << 32])
-    ]
     # The one that is far out does not widen its own band.
-    assert fitting.covered(rows)[-1] is False
+    assert fitting.covered(missed_by(1, 2, 3, 4, 5, 6, 7, 8, 9, 1 << 32))[-1] is False
 
 
 def test_no_log_of_a_source_is_in_the_fit_without_it(logs: list[Any]) -> None:

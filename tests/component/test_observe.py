@@ -57,7 +57,7 @@ def test_a_cache_left_at_auto_is_stored_as_the_checkpoint_declares() -> None:
     assert observe(wide, gpu=GPU, known=KNOWN).kv_format == "bf16"
 
     def tokens(text: str) -> float:
-        told = {one.fact: one.predicted for one in diagnose(text, gpu=GPU, catalog=KNOWN).comparisons}
+        told = {one.fact: one.predicted for one in diagnose(text, gpu=GPU).comparisons}
         return told["kv_tokens"]
 
     assert tokens(DECLARED) > 1.8 * tokens(wide)
@@ -79,7 +79,7 @@ def test_a_record_is_judged_as_its_log_is(text: str) -> None:
     record = observe(text, gpu=GPU, known=KNOWN)
     rows = judge(KNOWN, [record])["comparisons"]
     ours = {row["quantity"]: row["predicted"] for row in rows}
-    told = {one.fact: one for one in diagnose(text, gpu=GPU, catalog=KNOWN).comparisons}
+    told = {one.fact: one for one in diagnose(text, gpu=GPU).comparisons}
     found = {
         "weights": "weights",
         "kv_pool": "pool",

@@ -218,10 +218,8 @@ def test_the_published_run_adds_up_and_holds_each_release(catalog: Catalog) -> N
         (B200, "bf16", 8, 947_840),
     ],
 )
-def test_index_keys_are_narrow_beside_an_fp8_cache_alone(
-    catalog: Catalog, gpu, kv, tensor_parallel, tokens
-) -> None:
+def test_index_keys_are_narrow_beside_an_fp8_cache_alone(gpu, kv, tensor_parallel, tokens) -> None:
     """``make follow`` asked SGLang 0.5.23: beside a 16-bit cache the keys of the index keep 16 bits."""
     told = {"engine": "sglang", "tensor_parallel": tensor_parallel, "context_tokens": 8192}
-    result = estimate(MINIMAX, gpu=gpu, kv=kv, catalog=catalog, **told)
+    result = estimate(MINIMAX, gpu=gpu, kv=kv, **told)
     assert ours(result, 40 * GIB)["tokens"] == tokens

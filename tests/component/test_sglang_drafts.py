@@ -113,7 +113,7 @@ def test_pools_beside_a_draft_are_those_of_sglang(
     assert (pools.tokens, pools.state_slots) == (tokens, states)
 
 
-def test_releases_before_0_5_14_load_a_draft_behind_the_pools(tmp_path: Path, catalog: Catalog) -> None:
+def test_releases_before_0_5_14_load_a_draft_behind_the_pools(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(CONFIGS["eagle3"]), encoding="utf-8")
     before, since = (
@@ -124,7 +124,6 @@ def test_releases_before_0_5_14_load_a_draft_behind_the_pools(tmp_path: Path, ca
             context_tokens=8192,
             draft=str(config),
             num_speculative_tokens=3,
-            catalog=catalog,
         )
         for engine in ("sglang@0.5.13", "sglang")
     )
@@ -185,14 +184,14 @@ $ python -m sglang.launch_server --model-path Qwen/Qwen3-8B --mem-fraction-stati
     ],
 )
 def test_a_log_with_a_draft_is_predicted_with_it(
-    tmp_path: Path, catalog: Catalog, method: str, draft: str, sizes: str, drafted: int
+    tmp_path: Path, method: str, draft: str, sizes: str, drafted: int
 ) -> None:
     given = None
     if draft in CONFIGS:
         given = str(tmp_path / "config.json")
         Path(given).write_text(json.dumps(CONFIGS[draft]), encoding="utf-8")
     text = LOG.format(method=method, draft=draft, sizes=sizes, type="LlamaForCausalLMEagle3")
-    found = diagnose(text, gpu="h100", draft=given, catalog=catalog)
+    found = diagnose(text, gpu="h100", draft=given)
     named = [note for note in found.notes if "draft" in note]
     laid = found.to_dict()
     assert (drafted == 0) == any("what drafts take" in note or "a draft model" in note for note in named), (

@@ -34,11 +34,9 @@ BUDGET = 40 * GIB
     ],
 )
 def test_an_estimate_prints_the_engines_tokens(
-    catalog: Catalog, model: str, gpu: str, ranks: int, kv: str, tokens: int
+    model: str, gpu: str, ranks: int, kv: str, tokens: int
 ) -> None:
-    found = estimate(
-        model, gpu=gpu, tensor_parallel=ranks, kv=kv, engine="sglang", kv_pool=BUDGET, catalog=catalog
-    )
+    found = estimate(model, gpu=gpu, tensor_parallel=ranks, kv=kv, engine="sglang", kv_pool=BUDGET)
     assert found.kv_pool_tokens == tokens
 
 
@@ -56,7 +54,7 @@ def test_an_estimate_prints_the_engines_tokens(
     ],
 )
 def test_drafts_take_what_the_engine_says(
-    catalog: Catalog, model: str, steps: int, requests: int | None, tokens: int, slots: int | None
+    model: str, steps: int, requests: int | None, tokens: int, slots: int | None
 ) -> None:
     # EAGLE with the model's own prediction layer, one more token verified than drafted, eight ranks of an H100.
     found = estimate(
@@ -68,7 +66,6 @@ def test_drafts_take_what_the_engine_says(
         draft="mtp",
         num_speculative_tokens=steps,
         max_seqs=requests,
-        catalog=catalog,
     )
     assert found.kv_pool_tokens == tokens
     pool = found.plan.pool
@@ -85,7 +82,7 @@ def test_drafts_take_what_the_engine_says(
     ],
 )
 def test_drafting_requests_are_those_of_all_data_ranks(
-    catalog: Catalog, model: str, flags: dict[str, Any], steps: int, tokens: int
+    model: str, flags: dict[str, Any], steps: int, tokens: int
 ) -> None:
     found = estimate(
         model,
@@ -94,7 +91,6 @@ def test_drafting_requests_are_those_of_all_data_ranks(
         kv_pool=BUDGET,
         draft="mtp",
         num_speculative_tokens=steps,
-        catalog=catalog,
         **flags,
     )
     assert found.kv_pool_tokens == tokens
@@ -153,10 +149,8 @@ def test_releases_before_0_5_16_keep_nothing_for_deepep(catalog: Catalog) -> Non
     assert plain.share == deepep.share
 
 
-def test_a_pool_is_found_for_so_many_requests(catalog: Catalog) -> None:
-    found = estimate(
-        "Qwen/Qwen3.5-27B", gpu="h100-sxm-80gb", engine="sglang", kv_pool=BUDGET, catalog=catalog
-    )
+def test_a_pool_is_found_for_so_many_requests() -> None:
+    found = estimate("Qwen/Qwen3.5-27B", gpu="h100-sxm-80gb", engine="sglang", kv_pool=BUDGET)
     needed = pool_for(found.plan, 12, 4096)
     assert replica_users(needed, found.plan, 4096, 4096) >= 12
     assert replica_users(needed - (64 << 20), found.plan, 4096, 4096) < 12

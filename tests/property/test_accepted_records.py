@@ -238,7 +238,7 @@ def test_compression_that_sglang_has_no_pools_for_is_answered_too() -> None:
         for group in model.layers
     )
     changed_model = model.model_copy(update={"layers": layers})
-    asked = {"gpu": "h200-sxm-141gb", "tensor_parallel": 8, "catalog": catalog}
+    asked = {"gpu": "h200-sxm-141gb", "tensor_parallel": 8}
     # A number of pools that its configurators do not have would be wrong without a word.
     with pytest.raises(InputError, match="for latents of 16 tokens are not computed here; allowed: vllm"):
         estimate(changed_model, engine="sglang", **asked)

@@ -40,7 +40,7 @@ def catalog() -> Catalog:
 def served(name: str, **asked: Any) -> Estimate | None:
     """The answer, or None where the layout is refused."""
     try:
-        return estimate(name, **{"gpu": "b200", "context_tokens": TOKENS, "catalog": catalog()} | asked)
+        return estimate(name, **{"gpu": "b200", "context_tokens": TOKENS} | asked)
     except InputError:
         return None
 

@@ -10,13 +10,11 @@ from typing import Any, Final
 import pytest
 
 from kvreport import size
-from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.query import options
 
-CATALOG: Final = open_catalog()
 Question = dict[str, Any]
 
 SERVERS: Final = (
@@ -118,7 +116,7 @@ def _answer(written: str) -> dict[str, Any] | str:
     asked = json.loads(written)
     model, gpu = asked.pop("model"), asked.pop("gpu")
     try:
-        return estimate(model, gpu=gpu, catalog=CATALOG, **asked).to_dict()
+        return estimate(model, gpu=gpu, **asked).to_dict()
     except InputError as error:
         return str(error)
 
@@ -286,28 +284,12 @@ def test_size_judges_options_as_estimate_does(engine: str) -> None:
     gpu = "m4-max-128" if engine == "mlx" else "h100-sxm-80gb"
     for name, value in (("max_seqs", 2), ("max_batched_tokens", 512), ("utilization", 0.8)):
         try:
-            said = estimate("Qwen/Qwen3-8B", gpu=gpu, engine=engine, catalog=CATALOG, **{name: value})
+            said = estimate("Qwen/Qwen3-8B", gpu=gpu, engine=engine, **{name: value})
         except InputError as error:
             with pytest.raises(InputError, match=str(error)[:12]):
-                size(
-                    "Qwen/Qwen3-8B",
-                    context=8192,
-                    concurrent=2,
-                    gpus=[gpu],
-                    engine=engine,
-                    catalog=CATALOG,
-                    **{name: value},
-                )
+                size("Qwen/Qwen3-8B", context=8192, concurrent=2, gpus=[gpu], engine=engine, **{name: value})
             continue
-        found = size(
-            "Qwen/Qwen3-8B",
-            context=8192,
-            concurrent=2,
-            gpus=[gpu],
-            engine=engine,
-            catalog=CATALOG,
-            **{name: value},
-        )
+        found = size("Qwen/Qwen3-8B", context=8192, concurrent=2, gpus=[gpu], engine=engine, **{name: value})
         assert len(found.not_followed) == len(said.request.not_followed)
         if name == "max_seqs":
             assert (found.ranking.deployments[0].users_each == 2) == (not found.not_followed)

@@ -200,9 +200,7 @@ def test_the_example_of_a_model_s_page_fits(catalog: Catalog, name: str) -> None
     assert laid is not None
     site = SimpleNamespace(accelerators=tuple(catalog.accelerators.values()))
     machine, mix, context = local._example(site, laid, catalog.engine("llama-cpp").coefficients)
-    found = estimate(
-        name, catalog=catalog, gpu=machine, engine="llama-cpp", weights=mix, context_tokens=context
-    )
+    found = estimate(name, gpu=machine, engine="llama-cpp", weights=mix, context_tokens=context)
     assert found.verdict in {"fits", "tight"}, (machine, mix, context)
 
 
@@ -268,7 +266,7 @@ def test_experts_that_every_published_file_keeps_are_counted_as_released(catalog
     assert laid is not None
     assert laid.file_bytes("q8_0") / GIB == pytest.approx(59.02, abs=0.01)
     # An estimate said 81.4 GiB of the usual mix, and the page 58.
-    asked = {"gpu": "m3-ultra-256", "engine": "llama-cpp", "context_tokens": 8192, "catalog": catalog}
+    asked = {"gpu": "m3-ultra-256", "engine": "llama-cpp", "context_tokens": 8192}
     for mix in ("q8_0", "q4_k_m"):
         found = estimate("openai/gpt-oss-120b", weights=mix, **asked)
         assert found.to_dict()["per_rank"]["gpus"][0]["weight_bytes"] == laid.weights[mix]
@@ -326,7 +324,7 @@ def test_the_longest_context_of_a_table_is_that_of_the_plan(
     device = local._device(catalog, machine.id)
     told = laid.longest(mix, device)
     try:
-        planned = estimate(name, gpu=card, engine="llama-cpp", weights=mix, catalog=catalog)
+        planned = estimate(name, gpu=card, engine="llama-cpp", weights=mix)
     except InputError:
         assert not told
         return

@@ -24,11 +24,7 @@ def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit():
         for line, one in zip(data.lines, shown, strict=True):
             context, users = line.points[-1]
             answer = estimate(
-                name,
-                gpu=one.config.gpu,
-                tensor_parallel=one.config.tensor_parallel,
-                context_tokens=context,
-                catalog=CATALOG,
+                name, gpu=one.config.gpu, tensor_parallel=one.config.tensor_parallel, context_tokens=context
             )
             assert users == answer.max_concurrent_requests
             assert context == answer.max_context_tokens

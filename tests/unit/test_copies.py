@@ -110,7 +110,6 @@ def test_counts_and_verdicts_of_a_copy_lie_within_what_its_name_says(guess: Mode
         "context_tokens": min(4096, real.context_tokens),
         "max_seqs": 1024,
         "limit_mm_per_prompt": "image=0",
-        "catalog": CATALOG,
     }
     if real.weight_format.startswith("mlx"):
         asked["engine"] = "ceiling"
@@ -201,7 +200,7 @@ def test_a_copy_of_the_catalog_whose_mix_nobody_read_is_a_range(name: str) -> No
 def test_a_range_of_the_catalog_is_said_in_answers_and_on_pages() -> None:
     name = "TheBloke/Llama-2-13B-GPTQ"
     model = CATALOG.models[name]
-    answer = estimate(name, gpu="l4", catalog=CATALOG)
+    answer = estimate(name, gpu="l4")
     least, most = answer.range_of("weight_bytes_per_gpu")
     # README.md of the chat model's copy: 7.26 GB in groups of 128, 8.00 GB in groups of 32.
     assert all(least < size_bytes < most for size_bytes in (7.26e9, 8.00e9))
@@ -328,7 +327,7 @@ def test_starts_of_many_copies_are_checked() -> None:
 def test_no_more_tokens_are_promised_than_a_copy_started_with(
     name: str, tokens: int, flags: dict[str, Any]
 ) -> None:
-    answer = estimate(by_its_name(name), gpu="rtx-5090", engine="vllm@0.27.1", catalog=CATALOG, **flags)
+    answer = estimate(by_its_name(name), gpu="rtx-5090", engine="vllm@0.27.1", **flags)
     least, most = answer.range_of("kv_pool_tokens")
     assert least <= tokens <= most
 
@@ -336,26 +335,21 @@ def test_no_more_tokens_are_promised_than_a_copy_started_with(
 def test_a_guessed_group_refuses_nothing() -> None:
     # A file in a public repository: this copy runs on two RTX 3090. 128 do not divide a rank's 1,056 inputs.
     asked = {"gpu": "rtx-3090", "tensor_parallel": 2, "context_tokens": 8192, "engine": "vllm"}
-    answer = estimate(by_its_name("cyankiwi/gemma-4-26B-A4B-it-AWQ-4bit"), **asked, catalog=CATALOG)
+    answer = estimate(by_its_name("cyankiwi/gemma-4-26B-A4B-it-AWQ-4bit"), **asked)
     assert answer.verdict == "fits"
     assert any("groups of 32" in one for one in answer.request.assumptions)
     # Eight ranks cut every group of 29,568 inputs, and Qwen's own copies pad them: no answer may refuse.
-    wide = estimate(
-        by_its_name("x/Qwen2.5-72B-Instruct-AWQ"), gpu="h100-sxm-80gb", tensor_parallel=8, catalog=CATALOG
-    )
+    wide = estimate(by_its_name("x/Qwen2.5-72B-Instruct-AWQ"), gpu="h100-sxm-80gb", tensor_parallel=8)
     assert wide.verdict == "fits"
     assert any("one scale per output channel" in one for one in wide.request.assumptions)
     # A group that the name states is no guess.
     stated = by_its_name("x/Qwen2.5-72B-Instruct-GPTQ-4b-128g")
     assert list(groups_to_try(stated)) == [None]
-    assert (
-        estimate(stated, gpu="h100-sxm-80gb", tensor_parallel=8, catalog=CATALOG).verdict
-        == "format_not_supported"
-    )
+    assert estimate(stated, gpu="h100-sxm-80gb", tensor_parallel=8).verdict == "format_not_supported"
 
 
 def test_may_fit_where_the_mix_decides_and_a_refusal_where_it_does_not() -> None:
-    asked: dict[str, Any] = {"gpu": "rtx-5090", "max_seqs": 16, "catalog": CATALOG}
+    asked: dict[str, Any] = {"gpu": "rtx-5090", "max_seqs": 16}
     between = estimate(COPY, context_tokens=32768, **asked)
     assert between.verdict == "may_fit"
     assert between.max_concurrent_requests == 0
@@ -369,7 +363,7 @@ def test_may_fit_where_the_mix_decides_and_a_refusal_where_it_does_not() -> None
 
 
 def test_nothing_may_fit_where_neither_end_of_a_range_holds_a_request() -> None:
-    asked: dict[str, Any] = {"gpu": "h100-sxm-80gb", "context_tokens": 8192, "catalog": CATALOG}
+    asked: dict[str, Any] = {"gpu": "h100-sxm-80gb", "context_tokens": 8192}
     found = estimate(COPY, **asked)
     assert found.optimistic is not None
     assert found.optimistic.max_concurrent_requests == 0
@@ -384,7 +378,7 @@ def test_nothing_may_fit_where_neither_end_of_a_range_holds_a_request() -> None:
 
 
 def test_fewer_sequences_are_offered_where_one_end_of_a_range_starts() -> None:
-    asked: dict[str, Any] = {"gpu": "h100-sxm-80gb", "context_tokens": 8192, "catalog": CATALOG}
+    asked: dict[str, Any] = {"gpu": "h100-sxm-80gb", "context_tokens": 8192}
     between = estimate(COPY, **asked, max_seqs=900)
     assert between.verdict == "may_fit"
     assert "may fit" in headline(between)
@@ -392,7 +386,7 @@ def test_fewer_sequences_are_offered_where_one_end_of_a_range_starts() -> None:
 
 
 def test_an_answer_in_json_has_a_range_beside_each_count() -> None:
-    answer = estimate(COPY, gpu="h100-sxm-80gb", context_tokens=32768, max_seqs=64, catalog=CATALOG).to_dict()
+    answer = estimate(COPY, gpu="h100-sxm-80gb", context_tokens=32768, max_seqs=64).to_dict()
     assert answer["by_name"] is True
     for name in (
         "max_concurrent_requests",
@@ -410,9 +404,9 @@ def test_an_answer_in_json_has_a_range_beside_each_count() -> None:
         for row in answer["by_context"]
     )
     assert any("by its name" in one for one in answer["assumptions"])
-    known = estimate("nvidia/Qwen3.6-27B-NVFP4", gpu="h100-sxm-80gb", catalog=CATALOG).to_dict()
+    known = estimate("nvidia/Qwen3.6-27B-NVFP4", gpu="h100-sxm-80gb").to_dict()
     assert (known["by_name"], known["range"]) == (False, None)
-    converted = estimate(COPY, gpu="h100-sxm-80gb", weights="fp8", catalog=CATALOG).to_dict()
+    converted = estimate(COPY, gpu="h100-sxm-80gb", weights="fp8").to_dict()
     assert converted["by_name"] is False
 
 
@@ -435,12 +429,7 @@ def test_the_command_says_by_its_name(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_size_counts_with_the_widest_layers_and_says_the_range() -> None:
-    asked: dict[str, Any] = {
-        "gpus": ["h100-sxm-80gb"],
-        "context": "32K",
-        "concurrent": 40,
-        "catalog": CATALOG,
-    }
+    asked: dict[str, Any] = {"gpus": ["h100-sxm-80gb"], "context": "32K", "concurrent": 40}
     best = size(COPY, **asked).to_dict()["deployments"][0]
     assert best["by_name"] is True
     least, most = best["range"]["users_per_replica"]
@@ -457,11 +446,11 @@ def test_a_log_of_a_copy_is_read_with_its_base_and_its_weights_are_held_against_
         "Available KV cache memory: 4.56 GiB\n"
         "GPU KV cache size: 129,706 tokens\n"
     )
-    read = diagnose(log, gpu="rtx-5090", catalog=CATALOG)
+    read = diagnose(log, gpu="rtx-5090")
     assert any("21.50 GiB are within the range that the name allows" in note for note in read.notes)
     assert any("by its name" in note for note in read.notes)
     assert "weights" not in {one.fact for one in read.comparisons}
-    far = diagnose(log.replace("21.5 GiB", "9.5 GiB"), gpu="rtx-5090", catalog=CATALOG)
+    far = diagnose(log.replace("21.5 GiB", "9.5 GiB"), gpu="rtx-5090")
     assert any("9.50 GiB are outside the range that the name allows" in note for note in far.notes)
 
 
@@ -474,9 +463,7 @@ def test_the_schema_knows_ranges() -> None:
 
 
 def test_a_draft_of_a_copy_is_a_range_too() -> None:
-    answer = estimate(
-        COPY, gpu="h100-sxm-80gb", draft="mtp", num_speculative_tokens=2, max_seqs=64, catalog=CATALOG
-    )
+    answer = estimate(COPY, gpu="h100-sxm-80gb", draft="mtp", num_speculative_tokens=2, max_seqs=64)
     assert answer.optimistic is not None
     assert answer.optimistic.request.draft is not None
     assert not answer.optimistic.request.served_model.by_name

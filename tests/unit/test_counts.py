@@ -294,7 +294,7 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
 
     def serves(model: Model, machine: str, mix: str, context: int) -> bool:
         asked = {"gpu": machine, "engine": "llama-cpp", "weights": mix, "parallel": 1}
-        return estimate(model, context_tokens=context, catalog=CATALOG, **asked).verdict in SERVES
+        return estimate(model, context_tokens=context, **asked).verdict in SERVES
 
     for machine in ("rtx-3060-12gb", "rtx-5090", "m4-max-128", "m1-8"):
         accelerator = CATALOG.accelerator(machine)

@@ -35,7 +35,7 @@ Maximum concurrency for 32,768 tokens per request: 0.65x
 
 
 def read(text: str, **given: object) -> Diagnosis:
-    return diagnose(text, catalog=CATALOG, **given)  # type: ignore[arg-type]
+    return diagnose(text, **given)  # type: ignore[arg-type]
 
 
 def changes(found: Diagnosis) -> dict[str, tuple[float | str, float | None]]:
@@ -463,7 +463,7 @@ def test_a_model_without_a_growing_cache_is_compared_by_what_has_a_number():
         "Model loading took 13.50 GiB and 3.20 seconds\nAvailable KV cache memory: 50.00 GiB\n"
         "GPU KV cache size: 17,884 tokens\nMaximum concurrency for 4,096 tokens per request: 1.98x\n"
     )
-    found = diagnose(log, model="tiiuae/falcon-mamba-7b", gpu="h100-sxm-80gb", catalog=open_catalog())
+    found = diagnose(log, model="tiiuae/falcon-mamba-7b", gpu="h100-sxm-80gb")
     assert "weights" in {one.fact for one in found.comparisons}
     json.dumps(found.to_dict(), allow_nan=False)
     assert all(one.predicted >= 0 for one in found.comparisons if one.fact in ("kv_tokens", "concurrency"))
@@ -472,7 +472,7 @@ def test_a_model_without_a_growing_cache_is_compared_by_what_has_a_number():
 def test_a_model_without_a_cache_has_a_diagnosis():
     """Infinitely many requests fit in what memory is left, which ended in a traceback."""
     log = "vllm serve my/model --max-model-len 512\nAvailable KV cache memory: 3.20 GiB\n"
-    found = diagnose(log, model="BAAI/bge-large-en", catalog=open_catalog())
+    found = diagnose(log, model="BAAI/bge-large-en")
     assert found.concurrency is None
     assert "The model has no KV cache, so memory does not limit its requests." in found.notes
     json.dumps(found.to_dict(), allow_nan=False)
@@ -484,7 +484,7 @@ def test_a_length_is_not_lowered_to_itself():
         "Available KV cache memory: 10.00 GiB\nGPU KV cache size: 21,360 tokens\n"
         "Maximum concurrency for 32,768 tokens per request: 0.65x\n"
     )
-    found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalog())
+    found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct")
     assert "Our plan does not match the log" in " ".join(found.notes)
     assert "Lower max-model-len to 21,360: 1.00x" in found.headline
 

@@ -576,7 +576,7 @@ def test_no_record_says_by_hand_what_the_lists_say(catalog) -> None:
 @pytest.mark.parametrize("name", NO_LONGER_SERVED)
 def test_a_page_says_from_the_list_that_a_class_is_not_served(catalog, lists, name: str) -> None:
     model = catalog.models[name]
-    answer = kvreport.estimate(name, gpu="h200", engine="vllm", catalog=catalog)
+    answer = kvreport.estimate(name, gpu="h200", engine="vllm")
     assert answer.verdict == "engine_does_not_run"
     site = gather(catalog, models=name, gpus="h200-sxm-141gb", version="test")
     assert site.refusal(model) == answer.verdict_reason
@@ -590,7 +590,7 @@ def test_a_page_says_from_the_list_that_a_class_is_not_served(catalog, lists, na
         for release in (first, last):
             if release is None:
                 continue
-            older = kvreport.estimate(name, gpu="h200", engine=f"vllm@{release}", catalog=catalog)
+            older = kvreport.estimate(name, gpu="h200", engine=f"vllm@{release}")
             assert older.verdict != "engine_does_not_run"
     assert spans or "releases from" not in answer.verdict_reason
 
@@ -611,7 +611,7 @@ def test_tensorrt_llm_serves_a_class_from_the_release_that_has_it(
     assert listed.spans(catalog.models[name].architecture) == [(first, None)]
     for release in ("1.0.0", "1.2.1", "1.3.0"):
         answer = kvreport.estimate(
-            name, gpu="b300-sxm-288gb", tensor_parallel=8, engine=f"tensorrt-llm@{release}", catalog=catalog
+            name, gpu="b300-sxm-288gb", tensor_parallel=8, engine=f"tensorrt-llm@{release}"
         )
         assert (answer.verdict == "engine_does_not_run") == (release < first)
     assert any(source.evidence == "verbatim" and source.revision for source in listed.sources)

@@ -95,15 +95,10 @@ def test_an_unknown_size_names_the_nearest(catalog: Catalog) -> None:
         catalog.accelerator("m4-max-47")
 
 
-def test_memory_states_any_other_size(catalog: Catalog) -> None:
+def test_memory_states_any_other_size() -> None:
     """``--memory`` is what ``iogpu.wired_limit_mb`` was set to."""
     answer = estimate(
-        "Qwen/Qwen3-8B",
-        gpu="m4-max-64",
-        engine="llama-cpp",
-        memory="60GiB",
-        context_tokens=4096,
-        catalog=catalog,
+        "Qwen/Qwen3-8B", gpu="m4-max-64", engine="llama-cpp", memory="60GiB", context_tokens=4096
     )
     assert answer.budget.total_bytes == 60 << 30
 
@@ -114,26 +109,24 @@ def test_memory_states_any_other_size(catalog: Catalog) -> None:
      ("H100", "400GiB", "320 GiB, 4 times the 80 GiB"), ("h100-1g.10gb", "40GiB", "10 GiB")],
 )  # fmt: skip
 @pytest.mark.parametrize("engine", ["llama-cpp", "vllm"])
-def test_no_device_has_more_memory_than_it_can_have(
-    catalog: Catalog, gpu: str, memory: str, most: str, engine: str
-) -> None:
+def test_no_device_has_more_memory_than_it_can_have(gpu: str, memory: str, most: str, engine: str) -> None:
     with pytest.raises(InputError, match=f"memory: found .*allowed: at most {most}"):
-        estimate("Qwen/Qwen3-8B", gpu=gpu, engine=engine, memory=memory, context_tokens=8192, catalog=catalog)
+        estimate("Qwen/Qwen3-8B", gpu=gpu, engine=engine, memory=memory, context_tokens=8192)
 
 
-def test_the_headline_says_that_a_card_is_modified(catalog: Catalog) -> None:
+def test_the_headline_says_that_a_card_is_modified() -> None:
     """``--memory 48GiB`` is an RTX 4090 of 48 GiB, and less than is installed is any card's."""
-    asked: dict[str, Any] = {"context_tokens": 8192, "catalog": catalog}
+    asked: dict[str, Any] = {"context_tokens": 8192}
     more = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", memory="48GiB", **asked)
     assert "RTX 4090 with 48 GiB instead of the 24 GiB that it is sold with" in headline(more)
     less = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", memory="22GiB", **asked)
     assert "instead of" not in headline(less)
 
 
-def test_memory_says_nothing_of_the_engine(catalog: Catalog) -> None:
+def test_memory_says_nothing_of_the_engine() -> None:
     """A machine at home stays one with ``--memory`` or ``--held-by-others``; a server's flag means a server."""
     engines = {
-        name: estimate("openai/gpt-oss-120b", gpu="strix halo", catalog=catalog, **flag).request.engine.name
+        name: estimate("openai/gpt-oss-120b", gpu="strix halo", **flag).request.engine.name
         for name, flag in {
             "memory": {"memory": "110GiB"}, "held": {"held_by_others": "2GiB"}, "none": {}, "share": {"max_seqs": 8},
         }.items()
@@ -143,23 +136,21 @@ def test_memory_says_nothing_of_the_engine(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize("engine", ["llama-cpp", "ollama", "mlx"])
 @pytest.mark.parametrize("gpu", ["2xm3-ultra-96", "2xm3-ultra-256", "m4-max-64+m4-max-128"])
-def test_an_engine_of_one_machine_is_not_answered_on_two(catalog: Catalog, gpu: str, engine: str) -> None:
+def test_an_engine_of_one_machine_is_not_answered_on_two(gpu: str, engine: str) -> None:
     with pytest.raises(InputError, match=r"gpu: found 2 for .*, and one machine holds 1 of M[34]"):
-        estimate("Qwen/Qwen3-235B-A22B", gpu=gpu, engine=engine, context_tokens=8192, catalog=catalog)
+        estimate("Qwen/Qwen3-235B-A22B", gpu=gpu, engine=engine, context_tokens=8192)
 
 
 @pytest.mark.parametrize("gpu", ["m4-max-64+rtx-4090", "rtx-4090+m3-ultra-96"])
-def test_an_engine_computes_on_a_mac_s_own_gpu_alone(catalog: Catalog, gpu: str) -> None:
+def test_an_engine_computes_on_a_mac_s_own_gpu_alone(gpu: str) -> None:
     with pytest.raises(InputError, match=r"gpu: found GeForce RTX 4090 with M[34] .* on a Mac with Metal"):
-        estimate("Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", context_tokens=8192, catalog=catalog)
+        estimate("Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", context_tokens=8192)
 
 
 @pytest.mark.parametrize("gpu", ["12xrtx-3090", "8xh100-sxm-80gb", "ryzen-ai-max-395+rtx-4090"])
-def test_devices_of_one_machine_share_the_layers(catalog: Catalog, gpu: str) -> None:
+def test_devices_of_one_machine_share_the_layers(gpu: str) -> None:
     """A rig holds as many cards as somebody put there, a board its own number, and a computer may have a card."""
-    found = estimate(
-        "Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", weights="q4_k_m", context_tokens=8192, catalog=catalog
-    )
+    found = estimate("Qwen/Qwen3-32B", gpu=gpu, engine="llama-cpp", weights="q4_k_m", context_tokens=8192)
     assert found.verdict == "fits"
     assert " machines" not in headline(found)
 
@@ -171,13 +162,11 @@ def test_a_computer_is_no_card(catalog: Catalog) -> None:
         assert (machine.most_per_machine == 1) == machine.is_unified
 
 
-def test_sizing_knows_every_size(catalog: Catalog) -> None:
+def test_sizing_knows_every_size() -> None:
     """``size --gpu`` takes names that the matrix does not have."""
-    (home,) = size_home(
-        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["q4_k_m"], catalog=catalog
-    )
+    (home,) = size_home("Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["q4_k_m"])
     assert home.machine == "rtx-4070-12gb"
     served = size(
-        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["int4"], concurrent=1, catalog=catalog
+        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["int4"], concurrent=1
     ).to_dict()
     assert served["deployments"][0]["gpu"] == "rtx-4070-12gb"

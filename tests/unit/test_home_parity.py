@@ -110,13 +110,7 @@ def test_the_context_that_a_slot_has_is_served_by_an_estimate_and_the_next_is_no
                 if not context:
                     continue
                 answer = estimate(
-                    model,
-                    gpu=gpu,
-                    engine="llama-cpp",
-                    weights="q4_k_m",
-                    context_tokens=context,
-                    parallel=1,
-                    catalog=catalog,
+                    model, gpu=gpu, engine="llama-cpp", weights="q4_k_m", context_tokens=context, parallel=1
                 )
                 assert (answer.verdict in ("fits", "tight")) == serves, (model, gpu, context, answer.verdict)
                 compared += 1
@@ -138,7 +132,6 @@ def test_caches_and_buffers_are_those_of_an_estimate(catalog: Catalog, model: st
             context_tokens=context,
             parallel=1,
             n_gpu_layers=999,
-            catalog=catalog,
         ).to_dict()
         place = laid.contexts.index(context)
         ours = laid.beside_weights[place] + (laid.metal[place] if machine.vendor == "Apple" else 0)

@@ -434,11 +434,7 @@ def test_a_catalog_record_counts_before_what_its_name_says() -> None:
 
 def test_an_estimate_of_a_copy_says_so() -> None:
     answer = estimate(
-        "mlx-community/Qwen3-32B-5bit",
-        gpu="h100-sxm-80gb",
-        engine="ceiling",
-        context_tokens=8192,
-        catalog=CATALOG,
+        "mlx-community/Qwen3-32B-5bit", gpu="h100-sxm-80gb", engine="ceiling", context_tokens=8192
     ).to_dict()
     assert "Qwen/Qwen3-32B" in answer["assumptions"][0]
 

@@ -99,18 +99,16 @@ def test_redundant_experts_are_divided_over_the_ranks_with_the_rest(catalog: Cat
         ({"tensor_parallel": 8, "nodes": 3}, r"nodes: found 3 for 8 devices; allowed: a divisor of 8"),
     ],
 )
-def test_impossible_layouts_say_why_and_what_would_work(
-    catalog: Catalog, asked: dict[str, object], said: str
-) -> None:
+def test_impossible_layouts_say_why_and_what_would_work(asked: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        estimate("deepseek-v3", gpu="h200", context_tokens=8192, catalog=catalog, **asked)
+        estimate("deepseek-v3", gpu="h200", context_tokens=8192, **asked)
 
 
 def test_a_partition_is_what_was_given() -> None:
     assert stage_layers(48, 2, (16, 32)) == (range(16), range(16, 48))
 
 
-def test_a_published_pipeline_over_unequal_gpus(catalog: Catalog) -> None:
+def test_a_published_pipeline_over_unequal_gpus() -> None:
     # vllm-project/vllm issue 34076: 16 layers on 16 GB and 32 on 32 GB; the first stage had 3.18 GiB left.
     found = estimate(
         "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8",
@@ -121,7 +119,6 @@ def test_a_published_pipeline_over_unequal_gpus(catalog: Catalog) -> None:
         utilization=0.9,
         context_tokens=262_144,
         engine="vllm@0.15.0",
-        catalog=catalog,
     )
     stages = {tuple(rank.places): rank for rank in found.deployment.ranks}
     assert [len(stages[(place,)].layers) for place in (0, 1)] == [16, 32]
@@ -136,14 +133,13 @@ def test_a_published_pipeline_over_unequal_gpus(catalog: Catalog) -> None:
     )
 
 
-def test_the_best_partition_holds_more_than_the_even_one(catalog: Catalog) -> None:
+def test_the_best_partition_holds_more_than_the_even_one() -> None:
     asked = {
         "gpu": ["rtx-4090", "rtx-5090"],
         "pipeline_parallel": 2,
         "tensor_parallel": 1,
         "weights": "int4",
         "context_tokens": 8192,
-        "catalog": catalog,
     }
     even = estimate("llama-3.1-70b", **asked)
     best = estimate("llama-3.1-70b", pipeline_partition="best", **asked)
@@ -156,8 +152,8 @@ def test_the_best_partition_holds_more_than_the_even_one(catalog: Catalog) -> No
     assert any(text.startswith("pipeline partition ") for text in best.request.assumptions)
 
 
-def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(catalog: Catalog) -> None:
-    asked = {"gpu": "h100", "nodes": 2, "context_tokens": 8192, "catalog": catalog}
+def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them() -> None:
+    asked = {"gpu": "h100", "nodes": 2, "context_tokens": 8192}
     group = estimate("llama-3.1-70b", tensor_parallel=8, **asked)
     slow = estimate("llama-3.1-70b", tensor_parallel=8, network_bandwidth="1GB", **asked)
     assert slow.prefill_ms_lower_bound > group.prefill_ms_lower_bound
@@ -175,10 +171,8 @@ def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(ca
         ("rtx-4090", {"tensor_parallel": 4, "pipeline_parallel": 2, "nodes": 2}),
     ],
 )
-def test_nodes_without_a_link_are_refused_until_their_network_is_stated(
-    catalog: Catalog, gpu, layout
-) -> None:
-    asked = {"gpu": gpu, "engine": "ceiling", "context_tokens": 8192, "catalog": catalog, **layout}
+def test_nodes_without_a_link_are_refused_until_their_network_is_stated(gpu, layout) -> None:
+    asked = {"gpu": gpu, "engine": "ceiling", "context_tokens": 8192, **layout}
     with pytest.raises(InputError, match=r"no stated link .* 1 node of .* --network-bandwidth"):
         estimate("llama-3.1-70b", **asked)
     joined = estimate("llama-3.1-70b", network_bandwidth="1.25GB", **asked)
@@ -186,8 +180,8 @@ def test_nodes_without_a_link_are_refused_until_their_network_is_stated(
     assert not any("its rate is not stated" in line for line in joined.request.assumptions)
 
 
-def test_machines_that_nobody_asked_for_are_assumed_as_the_dataset_does(catalog: Catalog) -> None:
-    asked = {"engine": "ceiling", "context_tokens": 8192, "catalog": catalog}
+def test_machines_that_nobody_asked_for_are_assumed_as_the_dataset_does() -> None:
+    asked = {"engine": "ceiling", "context_tokens": 8192}
     found = estimate("llama-3.1-70b", gpu="m3-ultra-512", tensor_parallel=2, **asked)
     assert found.request.layout.nodes == 2
     assert any(line.startswith("nodes 2: a machine holds 1 of") for line in found.request.assumptions)
@@ -201,10 +195,8 @@ def test_machines_that_nobody_asked_for_are_assumed_as_the_dataset_does(catalog:
         ("gb300-dgx-station", 100 * 10**9, "a network of 100 GB/s between 2 nodes"),
     ],
 )
-def test_nodes_that_are_made_to_be_joined_need_no_stated_rate(
-    catalog: Catalog, gpu: str, rate: int | None, said: str
-) -> None:
-    asked = {"gpu": gpu, "tensor_parallel": 2, "nodes": 2, "context_tokens": 8192, "catalog": catalog}
+def test_nodes_that_are_made_to_be_joined_need_no_stated_rate(gpu: str, rate: int | None, said: str) -> None:
+    asked = {"gpu": gpu, "tensor_parallel": 2, "nodes": 2, "context_tokens": 8192}
     found = estimate("llama-3.1-8b", **asked)
     assert any(said in line for line in found.request.assumptions)
     assert found.request.network_bytes_per_s == rate
@@ -218,17 +210,17 @@ def test_a_desktop_without_a_stated_port_stays_alone(catalog: Catalog) -> None:
     assert spark.model_copy(update={"network_bytes_per_s": None}).is_confined
 
 
-def test_clips_and_images_of_a_prompt_are_told_in_words(catalog: Catalog) -> None:
-    asked = {"gpu": "h100", "context_tokens": 8192, "catalog": catalog}
+def test_clips_and_images_of_a_prompt_are_told_in_words() -> None:
+    asked = {"gpu": "h100", "context_tokens": 8192}
     found = estimate("google/gemma-4-E4B-it", limit_mm_per_prompt=["audio=2"], **asked).explanation
     assert "audio: 2 clips per prompt: at most 1,500 tokens, 750 for the longest" in found
     plain = estimate("google/gemma-4-E4B-it", **asked).explanation
     assert not any("per prompt: at most" in line for line in plain)
 
 
-def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalog: Catalog) -> None:
+def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less() -> None:
     name = "Qwen/Qwen2.5-VL-7B-Instruct"
-    asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalog}
+    asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536}
     usual = estimate(name, **asked)
     still = estimate(name, limit_mm_per_prompt=["image=2", "video=0"], **asked)
     text = estimate(name, limit_mm_per_prompt=["image=0", "video=0"], **asked)
@@ -260,11 +252,9 @@ def test_what_is_no_layout_is_refused(text: str) -> None:
         Layout.named(text)
 
 
-def test_layouts_that_are_named_are_tried(catalog: Catalog) -> None:
+def test_layouts_that_are_named_are_tried() -> None:
     # With steps of 8,192 tokens, buffers of experts for the tokens of 32 ranks would take 48 GiB.
-    asked = {"gpus": ["h200"], "context": "32K", "concurrent": 64, "catalog": catalog} | {
-        "max_batched_tokens": 2048
-    }
+    asked = {"gpus": ["h200"], "context": "32K", "concurrent": 64} | {"max_batched_tokens": 2048}
     found = size(["zai-org/GLM-5"], layouts=[Layout.named("tp2-dp8-ep"), Layout.named("dp32-ep")], **asked)
     best = found.ranking.deployments[0]
     assert best.devices == 32  # 744B parameters in 16 bits; the grid's own layouts take 64
@@ -279,7 +269,7 @@ def test_the_command_says_what_the_layout_adds(catalog: Catalog) -> None:
     assert "--ep-num-redundant-experts 32 --moe-a2a-backend deepep --deepep-mode low_latency" in sglang
 
 
-def test_the_command_says_partition_and_inputs(catalog: Catalog) -> None:
+def test_the_command_says_partition_and_inputs() -> None:
     staged = estimate(
         "qwen3-32b",
         gpu="h100",
@@ -287,7 +277,6 @@ def test_the_command_says_partition_and_inputs(catalog: Catalog) -> None:
         pipeline_parallel=2,
         pipeline_partition="30,34",
         context_tokens=8192,
-        catalog=catalog,
     )
     assert estimate_command(staged).startswith("VLLM_PP_LAYER_PARTITION=30,34 vllm serve")
     seen = estimate(
@@ -295,15 +284,12 @@ def test_the_command_says_partition_and_inputs(catalog: Catalog) -> None:
         gpu="h100",
         limit_mm_per_prompt=["image=2", "video=0"],
         context_tokens=8192,
-        catalog=catalog,
     )
     assert """--limit-mm-per-prompt '{"image":2,"video":0}'""" in estimate_command(seen)
 
 
 @pytest.mark.parametrize(("engine", "sizes"), [("vllm", [31, 30]), ("sglang", [30, 31])])
-def test_engines_give_the_layer_that_is_left_over_to_different_stages(
-    catalog: Catalog, engine: str, sizes: list[int]
-) -> None:
+def test_engines_give_the_layer_that_is_left_over_to_different_stages(engine: str, sizes: list[int]) -> None:
     # DeepSeek-V3 has 61 layers; both engines' distributed/utils.py::get_pp_indices
     found = estimate(
         "deepseek-v3",
@@ -313,7 +299,6 @@ def test_engines_give_the_layer_that_is_left_over_to_different_stages(
         nodes=2,
         engine=engine,
         context_tokens=8192,
-        catalog=catalog,
     )
     assert [len(rank.layers) for rank in found.deployment.ranks] == sizes
 
@@ -450,12 +435,7 @@ def test_a_stage_keeps_a_buffer_for_what_it_receives(catalog: Catalog) -> None:
     # residual is added before (falcon.py) or where several streams pass (deepseek_v4: 4 of them).
     for name, tensors in (("qwen3-32b", 2), ("tiiuae/falcon-40b", 1), ("DeepSeek-V4-Flash", 4)):
         model = catalog.model(name)
-        asked = {
-            "pipeline_parallel": 2,
-            "context_tokens": 2048,
-            "catalog": catalog,
-            "max_batched_tokens": 8192,
-        }
+        asked = {"pipeline_parallel": 2, "context_tokens": 2048, "max_batched_tokens": 8192}
         found = estimate(name, gpu="b200", engine="vllm@0.28.0", **asked)
         engine, place = found.deployment.case.rules, found.deployment.case.layout
         parts = stages(model, 2)
@@ -484,9 +464,7 @@ def test_the_error_band_of_stages_is_no_narrower_than_that_of_their_devices(cata
         device = catalog.accelerator(name)
         *_, share, least = bands = engine.browser_traits(device)["band"]
         assert (share, least) >= max(zip(bands[:4:2], bands[1:4:2], strict=True))
-    found = estimate(
-        "llama-3.1-8b", gpu="rtx-5090", pipeline_parallel=2, context_tokens=8192, catalog=catalog
-    )
+    found = estimate("llama-3.1-8b", gpu="rtx-5090", pipeline_parallel=2, context_tokens=8192)
     share, least = engine.browser_traits(catalog.accelerator("rtx-5090"))["band"][-2:]
     for rank in found.deployment.ranks:
         assert rank.uncertainty_bytes == round(least + share * rank.reserve.total)
@@ -500,13 +478,13 @@ def test_the_error_band_of_stages_is_no_narrower_than_that_of_their_devices(cata
         ("openai/whisper-large-v3", 1500, 1280),  # its encoder's positions, which each layer attends to
     ],
 )
-def test_audio_clips_are_tokens_by_their_class(catalog: Catalog, name: str, tokens: int, width: int) -> None:
-    asked = {"gpu": "h100", "catalog": catalog, "limit_mm_per_prompt": {"audio": 2}}
+def test_audio_clips_are_tokens_by_their_class(name: str, tokens: int, width: int) -> None:
+    asked = {"gpu": "h100", "limit_mm_per_prompt": {"audio": 2}}
     told = estimate(name, **asked).to_dict()["extras"]["encoder"]
     assert told["tokens_per_longest_audio"] == tokens
     assert told["tokens_of_audio_per_prompt"] == 2 * tokens
     assert told["cache_bytes_per_longest_audio"] == tokens * width * 2
-    text = estimate("llama-3.1-8b", gpu="h100", catalog=catalog).to_dict()["extras"]["encoder"]
+    text = estimate("llama-3.1-8b", gpu="h100").to_dict()["extras"]["encoder"]
     assert text["tokens_per_longest_audio"] is None
 
 
@@ -528,14 +506,8 @@ def test_a_model_that_only_listens_keeps_its_clips_while_it_is_measured(catalog:
     assert clip_tokens(alone, whole, 4096) == 4096
 
 
-def test_dense_layers_and_the_head_of_sglang_are_divided_as_its_options_say(catalog: Catalog) -> None:
-    asked = {
-        "gpu": "h200",
-        "engine": "sglang",
-        "data_parallel": 8,
-        "expert_parallel": True,
-        "catalog": catalog,
-    }
+def test_dense_layers_and_the_head_of_sglang_are_divided_as_its_options_say() -> None:
+    asked = {"gpu": "h200", "engine": "sglang", "data_parallel": 8, "expert_parallel": True}
 
     def weights(**options: object) -> int:
         return estimate("deepseek-ai/DeepSeek-V3", context_tokens="32K", **asked, **options).budget.weights
@@ -565,10 +537,10 @@ def test_dense_layers_and_the_head_of_sglang_are_divided_as_its_options_say(cata
     ],
 )
 def test_options_of_dense_layers_are_refused_where_nothing_follows_them(
-    catalog: Catalog, model: str, options: dict[str, object], said: str
+    model: str, options: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        estimate(model, gpu="h200", tensor_parallel=8, context_tokens="8K", catalog=catalog, **options)
+        estimate(model, gpu="h200", tensor_parallel=8, context_tokens="8K", **options)
 
 
 def test_a_pasted_command_of_sglang_states_dense_layers_and_the_head(
@@ -583,8 +555,8 @@ def test_a_pasted_command_of_sglang_states_dense_layers_and_the_head(
     assert "--moe-dense-tp-size 1 --enable-dp-lm-head" in said
 
 
-def test_host_memory_for_blocks_is_explained_and_in_the_command(catalog: Catalog) -> None:
-    asked = {"gpu": "h100", "context_tokens": 8192, "catalog": catalog}
+def test_host_memory_for_blocks_is_explained_and_in_the_command() -> None:
+    asked = {"gpu": "h100", "context_tokens": 8192}
     plain = estimate("meta-llama/Llama-3.1-8B-Instruct", **asked)
     for engine, flags, holds in (
         # 131,072 B a token: 100 GiB are 819,200 tokens.
@@ -611,9 +583,9 @@ def test_vllms_own_flag_of_host_memory_counts_gib(capsys: pytest.CaptureFixture[
         assert "--kv-offloading-size 100" in capsys.readouterr().out
 
 
-def test_an_encoder_of_images_and_videos_is_left_out_if_both_are_limited_to_none(catalog: Catalog) -> None:
+def test_an_encoder_of_images_and_videos_is_left_out_if_both_are_limited_to_none() -> None:
     """vLLM skips a tower only if all that it reads is limited to none (``_mark_tower_model``)."""
-    asked = {"gpu": "l40s", "context_tokens": 32_768, "catalog": catalog}
+    asked = {"gpu": "l40s", "context_tokens": 32_768}
     name = "Qwen/Qwen3-VL-8B-Instruct"
     usual, images, both = (
         estimate(name, limit_mm_per_prompt=limits, **asked).weight_bytes_per_gpu
@@ -628,9 +600,9 @@ def test_an_encoder_of_images_and_videos_is_left_out_if_both_are_limited_to_none
     )
 
 
-def test_an_audio_encoder_is_left_out_if_no_audio_is_taken(catalog: Catalog) -> None:
+def test_an_audio_encoder_is_left_out_if_no_audio_is_taken() -> None:
     """vLLM marks it apart from the encoder of images (vale-005 to vale-009), since 0.15.1."""
-    name, asked = "google/gemma-4-E2B-it", {"gpu": "mi300x", "context_tokens": 32_768, "catalog": catalog}
+    name, asked = "google/gemma-4-E2B-it", {"gpu": "mi300x", "context_tokens": 32_768}
     usual, silent = (
         estimate(name, limit_mm_per_prompt=limits, **asked) for limits in (None, ["image=0", "audio=0"])
     )
@@ -639,11 +611,9 @@ def test_an_audio_encoder_is_left_out_if_no_audio_is_taken(catalog: Catalog) -> 
     assert "vision" in silent.to_dict()["weight_bytes_by_component"]  # Videos are still read.
 
 
-def test_a_pool_given_by_hand_is_in_the_command_of_every_server(catalog: Catalog) -> None:
+def test_a_pool_given_by_hand_is_in_the_command_of_every_server() -> None:
     def asked(engine: str) -> Estimate:
-        return estimate(
-            "Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, kv_pool="20GiB", engine=engine, catalog=catalog
-        )
+        return estimate("Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, kv_pool="20GiB", engine=engine)
 
     assert "--kv-cache-memory-bytes 21474836480" in estimate_command(asked("vllm"))
     assert pool_note(asked("vllm")) is None
@@ -654,13 +624,13 @@ def test_a_pool_given_by_hand_is_in_the_command_of_every_server(catalog: Catalog
     assert options_of(tensorrt) == {"kv_cache_config": {"max_gpu_total_bytes": 20 * GIB}}
     assert "max_gpu_total_bytes can only lower the pool" in pool_note(tensorrt)
     # What an engine takes by itself is not stated.
-    own = estimate("Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, engine="sglang", catalog=catalog)
+    own = estimate("Qwen/Qwen3-8B", gpu="H100", context_tokens=8192, engine="sglang")
     assert "--max-total-tokens" not in estimate_command(own)
     assert pool_note(own) is None
 
 
-def test_limits_of_inputs_stand_in_one_word(catalog: Catalog) -> None:
-    asked = {"gpu": "h100", "catalog": catalog, "context_tokens": 4096}
+def test_limits_of_inputs_stand_in_one_word() -> None:
+    asked = {"gpu": "h100", "context_tokens": 4096}
     name = "Qwen/Qwen3-VL-8B-Instruct"
     joined = estimate(name, limit_mm_per_prompt=["image=0,video=0"], **asked).to_dict()
     assert joined == estimate(name, limit_mm_per_prompt=["image=0", "video=0"], **asked).to_dict()

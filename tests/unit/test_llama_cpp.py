@@ -197,7 +197,7 @@ def test_fit_leaves_its_target_free(catalog: Catalog) -> None:
     assert device.usable - device.total >= 1 << 30
 
 
-def test_estimate_answers_for_devices_and_host(catalog: Catalog) -> None:
+def test_estimate_answers_for_devices_and_host() -> None:
     """The command line's object has the keys of the contract, and the buffers of a public log."""
     answer = estimate(
         "Qwen/Qwen3-30B-A3B",
@@ -207,7 +207,6 @@ def test_estimate_answers_for_devices_and_host(catalog: Catalog) -> None:
         weights="q4_k_m",
         parallel=1,
         ubatch_size=2048,
-        catalog=catalog,
     )
     assert isinstance(answer, LocalEstimate)
     found = answer.to_dict()
@@ -220,9 +219,9 @@ def test_estimate_answers_for_devices_and_host(catalog: Catalog) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_ollama_has_defaults_of_its_own(catalog: Catalog) -> None:
+def test_ollama_has_defaults_of_its_own() -> None:
     """One slot with a context by the memory of the card; slots are never unified."""
-    ask = {"engine": "ollama", "weights": "q4_k_m", "catalog": catalog}
+    ask = {"engine": "ollama", "weights": "q4_k_m"}
     for gpu, context in (("rtx-3060-12gb", 4096), ("rtx-4090", 32768), ("h100-sxm-80gb", 262144)):
         answer = estimate("Qwen/Qwen3.5-9B", gpu=gpu, **ask).to_dict()
         assert answer["cells"]["context"] == context
@@ -234,20 +233,20 @@ def test_ollama_has_defaults_of_its_own(catalog: Catalog) -> None:
     assert two["cells"] == {"context": 16384, "per_slot": 8192, "streams": 2, "window": 0, "slots": 2}
 
 
-def test_unknown_class_is_refused(catalog: Catalog) -> None:
+def test_unknown_class_is_refused() -> None:
     """A class that llama.cpp does not convert is one sentence."""
     with pytest.raises(InputError, match="converts no"):
-        estimate("EleutherAI/gpt-j-6b", gpu="rtx-4090", engine="llama-cpp", catalog=catalog)
+        estimate("EleutherAI/gpt-j-6b", gpu="rtx-4090", engine="llama-cpp")
 
 
-def test_ollama_names(catalog: Catalog) -> None:
+def test_ollama_names() -> None:
     """A name of Ollama's library is a base model and a mix; a suffix names another mix."""
     for name, mix in (
         ("llama3.1:8b", "q4_k_m"),
         ("llama3.1:8b-instruct-q8_0", "q8_0"),
         ("llama3.1", "q4_k_m"),
     ):
-        answer = estimate(name, gpu="rtx-4090", engine="ollama", catalog=catalog).to_dict()
+        answer = estimate(name, gpu="rtx-4090", engine="ollama").to_dict()
         assert answer["model"] == "meta-llama/Llama-3.1-8B-Instruct"
         assert answer["weight_format"] == mix
 
@@ -259,9 +258,9 @@ def test_every_ollama_name_is_in_the_catalog(catalog: Catalog) -> None:
         assert mix_name(found.format)
 
 
-def test_ollama_chooses_the_context_by_memory(catalog: Catalog) -> None:
+def test_ollama_chooses_the_context_by_memory() -> None:
     """Nobody stated ``num_ctx``: 32K from 23 GiB on, and the answer is about that context."""
-    answer = estimate("llama3.1:8b", gpu="rtx-4090", engine="ollama", catalog=catalog).to_dict()
+    answer = estimate("llama3.1:8b", gpu="rtx-4090", engine="ollama").to_dict()
     assert answer["context_tokens"] == 32768
     assert answer["kv_cache_bytes"] == 32768 * 131072
     assert answer["verdict"] == "fits"
@@ -319,7 +318,7 @@ def test_rows_and_shares_of_several_devices(catalog: Catalog) -> None:
         lay_out_local(local, replace(base, tensor_split=(1.0, 1.0, 1.0)), devices(2))
 
 
-def test_prediction_blocks_of_a_public_log(catalog: Catalog) -> None:
+def test_prediction_blocks_of_a_public_log() -> None:
     """Qwen3.8-27B with ``--spec-type draft-mtp``: cache, buffer and states as a public log has them (b9849)."""
     answer = estimate(
         "Qwen/Qwen3.6-27B",
@@ -331,7 +330,6 @@ def test_prediction_blocks_of_a_public_log(catalog: Catalog) -> None:
         ubatch_size=2048,
         spec_type="draft-mtp",
         num_speculative_tokens=2,
-        catalog=catalog,
     )
     assert isinstance(answer, LocalEstimate)
     blocks = answer.case.local.companions.prediction
@@ -346,7 +344,7 @@ def test_prediction_blocks_of_a_public_log(catalog: Catalog) -> None:
     assert "--spec-type draft-mtp" in found["command"]
 
 
-def test_prediction_blocks_take_the_types_of_ollamas_mixes(catalog: Catalog) -> None:
+def test_prediction_blocks_take_the_types_of_ollamas_mixes() -> None:
     """A mix of Ollama's quantizer gives the model's own prediction blocks its types, too."""
     answer = estimate(
         "Qwen/Qwen3.8-27B",
@@ -355,7 +353,6 @@ def test_prediction_blocks_take_the_types_of_ollamas_mixes(catalog: Catalog) -> 
         context_tokens=8192,
         weights="ollama-q4_k_m",
         spec_type="draft-mtp",
-        catalog=catalog,
     )
     assert isinstance(answer, LocalEstimate)
     blocks = answer.case.local.companions.prediction
@@ -365,7 +362,7 @@ def test_prediction_blocks_take_the_types_of_ollamas_mixes(catalog: Catalog) -> 
     assert kinds <= {"q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16", "f32"}
 
 
-def test_a_draft_model_has_caches_of_its_own(catalog: Catalog) -> None:
+def test_a_draft_model_has_caches_of_its_own() -> None:
     """A second model with the same context, 16-bit caches whatever the target's are."""
     ask = {
         "gpu": "rtx-4090",
@@ -374,14 +371,9 @@ def test_a_draft_model_has_caches_of_its_own(catalog: Catalog) -> None:
         "weights": "q4_k_m",
         "parallel": 1,
     }
-    plain = estimate("Qwen/Qwen3-8B", cache_type_k="q8_0", cache_type_v="q8_0", catalog=catalog, **ask)
+    plain = estimate("Qwen/Qwen3-8B", cache_type_k="q8_0", cache_type_v="q8_0", **ask)
     drafted = estimate(
-        "Qwen/Qwen3-8B",
-        cache_type_k="q8_0",
-        cache_type_v="q8_0",
-        draft="Qwen/Qwen3-0.6B",
-        catalog=catalog,
-        **ask,
+        "Qwen/Qwen3-8B", cache_type_k="q8_0", cache_type_v="q8_0", draft="Qwen/Qwen3-0.6B", **ask
     )
     assert isinstance(plain, LocalEstimate)
     assert isinstance(drafted, LocalEstimate)
@@ -391,37 +383,31 @@ def test_a_draft_model_has_caches_of_its_own(catalog: Catalog) -> None:
     assert drafted.case.options.draft == 3
 
 
-def test_forks_are_refused_by_name(catalog: Catalog) -> None:
+def test_forks_are_refused_by_name() -> None:
     """ik_llama.cpp has other rules; the nearest engine is named."""
     for name in ("ik_llama.cpp", "ik-llama", "KoboldCpp"):
         with pytest.raises(InputError, match="allowed: llama-cpp"):
-            estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine=name, catalog=catalog)
+            estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine=name)
 
 
-def test_more_layers_than_there_are(catalog: Catalog) -> None:
+def test_more_layers_than_there_are() -> None:
     """``-ngl 99`` means all; the answer says how many that is."""
     answer = estimate(
-        "Qwen/Qwen3-8B",
-        gpu="rtx-4090",
-        engine="llama-cpp",
-        context_tokens=4096,
-        n_gpu_layers=99,
-        catalog=catalog,
+        "Qwen/Qwen3-8B", gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, n_gpu_layers=99
     )
     assert any("n-gpu-layers 99: the model has 37" in text for text in answer.to_dict()["assumptions"])
 
 
-def test_more_host_memory_than_there_is(catalog: Catalog) -> None:
+def test_more_host_memory_than_there_is() -> None:
     """Layers on the CPU need host memory; where it is stated and too small, the answer says by how much."""
     answer = estimate(
         "Qwen/Qwen3-30B-A3B", gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, weights="q4_k_m",
-        cpu_moe=True, host_memory="8GiB", catalog=catalog,
-    )  # fmt: skip
+        cpu_moe=True, host_memory="8GiB" )  # fmt: skip
     assert answer.verdict == "weights_exceed_memory"
     assert any(line.startswith("host memory: ") and "short by" in line for line in answer.explanation)
 
 
-def test_reads_from_host_memory_bound_the_speed(catalog: Catalog) -> None:
+def test_reads_from_host_memory_bound_the_speed() -> None:
     """Experts in host memory are read at the host's bandwidth: slower, and faster with more of it."""
     ask = {
         "gpu": "rtx-4090",
@@ -430,32 +416,23 @@ def test_reads_from_host_memory_bound_the_speed(catalog: Catalog) -> None:
         "weights": "q4_k_m",
         "parallel": 1,
     }
-    on_card = estimate("Qwen/Qwen3-30B-A3B", catalog=catalog, **ask).decode_ms_lower_bound
-    slow = estimate("Qwen/Qwen3-30B-A3B", cpu_moe=True, catalog=catalog, **ask).decode_ms_lower_bound
-    fast = estimate(
-        "Qwen/Qwen3-30B-A3B", cpu_moe=True, host_bandwidth="400GB", catalog=catalog, **ask
-    ).decode_ms_lower_bound
+    on_card = estimate("Qwen/Qwen3-30B-A3B", **ask).decode_ms_lower_bound
+    slow = estimate("Qwen/Qwen3-30B-A3B", cpu_moe=True, **ask).decode_ms_lower_bound
+    fast = estimate("Qwen/Qwen3-30B-A3B", cpu_moe=True, host_bandwidth="400GB", **ask).decode_ms_lower_bound
     assert on_card is not None
     assert slow is not None
     assert fast is not None
     assert on_card < fast < slow
 
 
-def test_inverse_answers_of_an_estimate(catalog: Catalog) -> None:
+def test_inverse_answers_of_an_estimate() -> None:
     """JSON has what fits on the machine, and the command that does it."""
     answer = estimate(
         "Qwen/Qwen3-30B-A3B", gpu="rtx-3060-12gb", engine="llama-cpp", context_tokens=8192, weights="q4_k_m",
-        parallel=1, catalog=catalog,
-    )  # fmt: skip
+        parallel=1 )  # fmt: skip
     found = answer.to_dict()["inverse"]
     assert found["longest_context_tokens"] == 0
-    again = {
-        "gpu": "rtx-3060-12gb",
-        "engine": "llama-cpp",
-        "context_tokens": 8192,
-        "parallel": 1,
-        "catalog": catalog,
-    }
+    again = {"gpu": "rtx-3060-12gb", "engine": "llama-cpp", "context_tokens": 8192, "parallel": 1}
     assert (
         estimate(
             "Qwen/Qwen3-30B-A3B", weights="q4_k_m", n_cpu_moe=found["min_n_cpu_moe"], **again

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import kvreport
-from kvreport.catalog.load import Catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -18,49 +17,37 @@ from kvreport.estimation.home_size import size_home
 MOE = "Qwen/Qwen3-30B-A3B"
 
 
-def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:
+def test_the_largest_mix_that_fits_is_found() -> None:
     """The mix fits and the next larger does not, as estimates of the same start say."""
-    (one,) = size_home([MOE], context=32768, slots=2, engine="llama-cpp", gpus=["rtx-4090"], catalog=catalog)[
-        :1
-    ]
+    (one,) = size_home([MOE], context=32768, slots=2, engine="llama-cpp", gpus=["rtx-4090"])[:1]
     assert one.whole
     assert one.command == "llama-server -m Qwen3-30B-A3B-IQ4_XS.gguf -c 65536 -np 2"
     for mix, fits in (("iq4_xs", True), ("q4_k_m", False)):
         answer = estimate(
-            MOE,
-            gpu="rtx-4090",
-            engine="llama-cpp",
-            weights=mix,
-            parallel=2,
-            context_tokens=32768,
-            catalog=catalog,
+            MOE, gpu="rtx-4090", engine="llama-cpp", weights=mix, parallel=2, context_tokens=32768
         )
         assert isinstance(answer, LocalEstimate)
         assert answer.local.fits is fits
     assert one.longest_context >= 32768
 
 
-def test_a_mixture_keeps_experts_in_host_memory(catalog: Catalog) -> None:
+def test_a_mixture_keeps_experts_in_host_memory() -> None:
     """Where only mixes below Q4_K_M fit whole, the fewest layers with experts on the CPU are told, too."""
-    found = size_home(
-        [MOE], context=32768, slots=1, engine="llama.cpp", gpus=["rtx-3060-12gb"], catalog=catalog
-    )
+    found = size_home([MOE], context=32768, slots=1, engine="llama.cpp", gpus=["rtx-3060-12gb"])
     part = next(one for one in found if not one.whole)
     assert part.weights == "q4_k_m"
     assert part.remainder == f"--n-cpu-moe {part.options.cpu_moe}"
     assert part.layout.fits
 
 
-def test_ollama_serves_one_slot_with_its_own_words(catalog: Catalog) -> None:
+def test_ollama_serves_one_slot_with_its_own_words() -> None:
     """A name of Ollama's library states the mix."""
-    found = size_home(
-        ["llama3.1:8b"], context=8192, slots=1, engine="ollama", gpus=["m4-16", "m4-24"], catalog=catalog
-    )
+    found = size_home(["llama3.1:8b"], context=8192, slots=1, engine="ollama", gpus=["m4-16", "m4-24"])
     assert [one.machine for one in found] == ["m4-16", "m4-24"]
     assert found[0].command == "OLLAMA_CONTEXT_LENGTH=8192 ollama serve & ollama run llama3.1:8b"
 
 
-def test_what_fits_nowhere_is_one_line(catalog: Catalog) -> None:
+def test_what_fits_nowhere_is_one_line() -> None:
     """Not even the output layer fits beside the cache."""
     with pytest.raises(InputError, match="fits none of the machines"):
         size_home(
@@ -70,7 +57,6 @@ def test_what_fits_nowhere_is_one_line(catalog: Catalog) -> None:
             engine="llama-cpp",
             gpus=["gtx-1660-6gb"],
             weights=["bf16"],
-            catalog=catalog,
         )
 
 
@@ -113,9 +99,9 @@ def test_a_machine_at_home_is_not_sized_as_a_server(engine: str) -> None:
         size_home("Qwen/Qwen3-8B", context="32K", engine="vllm")
 
 
-def test_ollama_is_sized_as_it_lays_a_model_out(catalog: Catalog) -> None:
+def test_ollama_is_sized_as_it_lays_a_model_out() -> None:
     """The sizer offered ``--n-cpu-moe 1`` and 0.57 GiB of main memory; ollama has no such flag, and its start takes 1.56 GiB."""
-    asked: dict[str, Any] = {"engine": "ollama", "context": "32K", "catalog": catalog}
+    asked: dict[str, Any] = {"engine": "ollama", "context": "32K"}
     small, usual = size_home(MOE, **asked, slots=2, gpus="rtx-4090")
     assert small.whole
     assert (usual.weights, usual.remainder) == ("q4_k_m", "4 layers with experts in main memory")
@@ -131,18 +117,12 @@ def test_ollama_is_sized_as_it_lays_a_model_out(catalog: Catalog) -> None:
     (divided,) = size_home("Qwen/Qwen3-32B", **asked | {"context": "8K"}, gpus="rtx-3060-12gb")
     assert divided.remainder.endswith("of 65 layers on the GPU")
     # llama.cpp has the flag.
-    flagged = size_home(MOE, context="32K", slots=2, gpus="rtx-4090", catalog=catalog)
+    flagged = size_home(MOE, context="32K", slots=2, gpus="rtx-4090")
     assert flagged[-1].remainder == "--n-cpu-moe 1"
 
 
-def test_a_name_that_ollamas_library_is_not_known_to_have_says_how_it_is_made(catalog: Catalog) -> None:
-    asked: dict[str, Any] = {
-        "engine": "ollama",
-        "context": "32K",
-        "slots": 2,
-        "gpus": "rtx-4090",
-        "catalog": catalog,
-    }
+def test_a_name_that_ollamas_library_is_not_known_to_have_says_how_it_is_made() -> None:
+    asked: dict[str, Any] = {"engine": "ollama", "context": "32K", "slots": 2, "gpus": "rtx-4090"}
     small, usual = size_home(MOE, **asked)
     (said,) = (text for text in small.assumptions if "ollama create" in text)
     assert said.startswith("qwen3:30b-iq4_xs is made from a file, because Ollama's library is not known")

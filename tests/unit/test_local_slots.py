@@ -111,11 +111,9 @@ def test_the_printed_server_starts_as_it_was_answered(
     assert again["budget"] == asked["budget"]
 
 
-def test_the_longest_context_of_slots_takes_a_few_layouts(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_longest_context_of_slots_takes_a_few_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 63 contexts was laid out, one after another."""
-    case = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine="llama-cpp", weights="bf16", catalog=catalog).case
+    case = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine="llama-cpp", weights="bf16").case
     asked: list[LocalLayout] = []
     lay_out = Setup.lay_out
 

@@ -58,10 +58,10 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
     assert compared > len(drawn) // 4
 
 
-def test_rows_of_stages_have_the_bytes_of_the_fullest_stage_in_the_checkpoints_own_format(catalog):
+def test_rows_of_stages_have_the_bytes_of_the_fullest_stage_in_the_checkpoints_own_format():
     # Which stage is the fullest is another one in the formats that a checkpoint is converted to.
     model = "deepseek-ai/DeepSeek-V4-Pro"
-    rows = kvreport.matrix(models=model, gpus="mi300a", catalog=catalog)
+    rows = kvreport.matrix(models=model, gpus="mi300a")
     of_stages = rows[(rows["layout"] == "pp2-tp8") & (rows["context_tokens"] == 8192)]
     assert len(of_stages)
     for row in of_stages.to_dict("records"):
@@ -73,7 +73,6 @@ def test_rows_of_stages_have_the_bytes_of_the_fullest_stage_in_the_checkpoints_o
             nodes=2,
             kv=row["kv_format"],
             context_tokens=8192,
-            catalog=catalog,
         ).to_dict()
         for name in ("weight_bytes_per_gpu", "kv_bytes_per_request_per_gpu", "max_concurrent_requests"):
             assert row[name] == ours[name], (row["kv_format"], name)
@@ -91,7 +90,6 @@ def test_combinations_left_out_are_those_that_the_estimate_refuses(catalog):
                     gpu=cube.gpus[g],
                     tensor_parallel=cube.tensor_parallel[t],
                     kv=cube.kv_formats[k],
-                    catalog=catalog,
                 )
 
 

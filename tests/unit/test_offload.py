@@ -63,11 +63,9 @@ def test_all_ranks_of_a_data_rank_divide_host_memory(catalog: Catalog, engine: s
     ],
 )  # fmt: skip
 def test_equal_latents_are_kept_once_where_ranks_map_one_region(
-    catalog: Catalog, engine: str, model: str, gpu: str, layout: dict[str, Any], copies: int
+    engine: str, model: str, gpu: str, layout: dict[str, Any], copies: int
 ) -> None:
-    found = estimate(
-        model, gpu=gpu, engine=engine, catalog=catalog, context_tokens=8192, kv_offload="64GiB", **layout
-    )
+    found = estimate(model, gpu=gpu, engine=engine, context_tokens=8192, kv_offload="64GiB", **layout)
     assert found.to_dict()["extras"]["offload"]["copies"] == copies
     asked = copies * found.held.request_bytes(8192)
     requests = (found.offloaded_tokens or 0) // 8192
@@ -88,7 +86,7 @@ def test_windows_and_states_are_counted_as_a_release_stores_them(catalog: Catalo
 
 def test_sglang_divides_whole_gigabytes_of_each_rank_by_its_pools(catalog: Catalog) -> None:
     for layout in ({"tensor_parallel": 2}, {"pipeline_parallel": 2}):
-        asked: dict[str, Any] = {"gpu": "H200", "context_tokens": CONTEXT, "catalog": catalog, **layout}
+        asked: dict[str, Any] = {"gpu": "H200", "context_tokens": CONTEXT, **layout}
         found = estimate("llama-3.1-70b", engine="sglang", kv_offload="64GiB", **asked)
         # 68.7 GB for two ranks.
         assert "--hicache-size 34" in str(found.command)
@@ -103,8 +101,8 @@ def test_host_memory_of_no_block_is_refused(catalog: Catalog) -> None:
         tokens(catalog, "llama-3.1-70b", "sglang", tensor_parallel=8, kv_offload=GIB)
 
 
-def test_host_memory_of_a_deployment_counts_all_data_ranks(catalog: Catalog) -> None:
-    asked: dict[str, Any] = {"gpu": "H200", "context_tokens": 8192, "catalog": catalog, "kv_offload": "64GiB"}
+def test_host_memory_of_a_deployment_counts_all_data_ranks() -> None:
+    asked: dict[str, Any] = {"gpu": "H200", "context_tokens": 8192, "kv_offload": "64GiB"}
     found = estimate("qwen3-8b", **asked, data_parallel=8)
     assert found.to_dict()["host_bytes"]["cache"] == 8 * 64 * GIB
     assert found.to_dict()["extras"]["offload"]["shared_memory_bytes"] == 8 * 64 * GIB

@@ -87,7 +87,6 @@ def test_a_deployment_of_every_release_holds_what_its_estimate_says(catalog: Cat
                 gpus=draw.sample(gpus, 5),
                 kv=draw.choice([("auto",), ("bf16",), ("fp8",)]),
                 engine=engine,
-                catalog=catalog,
                 **flags,
             )
         except InputError:  # nothing fits, or the engine does not have the class
@@ -146,21 +145,15 @@ def test_a_deployment_of_every_release_holds_what_its_estimate_says(catalog: Cat
     assert compared >= 8
 
 
-def test_a_release_of_a_range_has_its_own_behavior_however_it_is_written(catalog: Catalog) -> None:
+def test_a_release_of_a_range_has_its_own_behavior_however_it_is_written() -> None:
     """vLLM keeps the buffers of experts since 0.13.0 (``v1/worker/workspace.py``); one record covers 0.11 to 0.16."""
     model, gpu = "moonshotai/Kimi-Linear-48B-A3B-Instruct", "a100-pcie-80gb"
     pools = {}
     for name in ("vllm@0.12.0", "vllm@0.16.0", "vllm==0.16.0", "vLLM 0.16.0"):
         told = kvreport.estimate(
-            model,
-            gpu=gpu,
-            tensor_parallel=4,
-            weights="bf16",
-            context_tokens=8192,
-            engine=name,
-            catalog=catalog,
+            model, gpu=gpu, tensor_parallel=4, weights="bf16", context_tokens=8192, engine=name
         ).to_dict()
-        rows = kvreport.matrix(models=model, gpus=gpu, engine=name, contexts=[8192], catalog=catalog)
+        rows = kvreport.matrix(models=model, gpus=gpu, engine=name, contexts=[8192])
         row = rows[
             (rows["layout"] == "tp4") & (rows["weight_format"] == "bf16") & (rows["kv_format"] == "bf16")
         ]
@@ -170,18 +163,16 @@ def test_a_release_of_a_range_has_its_own_behavior_however_it_is_written(catalog
 
 
 @pytest.mark.parametrize("engine", ["vllm", "vllm@0.28.0"])
-def test_rows_of_an_fp8_latent_reserve_as_the_estimate_does(catalog: Catalog, engine: str) -> None:
+def test_rows_of_an_fp8_latent_reserve_as_the_estimate_does(engine: str) -> None:
     """On Hopper graphs keep less of FP8 latents: 1.21 GiB of 20 heads by the second runner, half of that by the first."""
     model = "zai-org/GLM-4.7-Flash"
     gpus = ["h200-sxm-141gb", "b200-sxm-180gb"]
-    rows = kvreport.matrix(models=model, gpus=",".join(gpus), engine=engine, contexts=[8192], catalog=catalog)
+    rows = kvreport.matrix(models=model, gpus=",".join(gpus), engine=engine, contexts=[8192])
     rows = rows[(rows["layout"] == "tp1") & (rows["weight_format"] == "released")]
     pools = {}
     for gpu in gpus:
         for kv in ("bf16", "fp8"):
-            told = kvreport.estimate(
-                model, gpu=gpu, kv=kv, context_tokens=8192, engine=engine, catalog=catalog
-            ).to_dict()
+            told = kvreport.estimate(model, gpu=gpu, kv=kv, context_tokens=8192, engine=engine).to_dict()
             row = rows[(rows["gpu"] == gpu) & (rows["kv_format"] == kv)]
             pools[gpu, kv] = row["kv_pool_bytes_per_gpu"].item()
             assert pools[gpu, kv] == told["budget"]["kv_pool_bytes"]
@@ -190,9 +181,9 @@ def test_rows_of_an_fp8_latent_reserve_as_the_estimate_does(catalog: Catalog, en
     assert pools[gpus[1], "fp8"] == pools[gpus[1], "bf16"]
 
 
-def test_stages_of_older_releases_start_only_if_a_whole_request_fits_in_rows_too(catalog: Catalog) -> None:
+def test_stages_of_older_releases_start_only_if_a_whole_request_fits_in_rows_too() -> None:
     model, gpu = "nvidia/GLM-5.2-NVFP4", "a100-sxm4-40gb"
-    rows = kvreport.matrix(models=model, gpus=gpu, engine="vllm@0.16.0", contexts=[32768], catalog=catalog)
+    rows = kvreport.matrix(models=model, gpus=gpu, engine="vllm@0.16.0", contexts=[32768])
     row = rows[
         (rows["layout"] == "pp2-tp8") & (rows["weight_format"] == "released") & (rows["kv_format"] == "bf16")
     ]
@@ -204,13 +195,12 @@ def test_stages_of_older_releases_start_only_if_a_whole_request_fits_in_rows_too
         kv="bf16",
         context_tokens=32768,
         engine="vllm@0.16.0",
-        catalog=catalog,
     )
     assert row["max_context_tokens"].item() == told.max_context_tokens
 
 
-def test_deployments_of_older_releases_start_only_if_a_whole_request_fits(catalog: Catalog) -> None:
-    options: dict[str, Any] = {"kv": ("bf16",), "engine": "vllm@0.16.0", "catalog": catalog}
+def test_deployments_of_older_releases_start_only_if_a_whole_request_fits() -> None:
+    options: dict[str, Any] = {"kv": ("bf16",), "engine": "vllm@0.16.0"}
     layouts = [Layout(tensor=8, pipeline=4, nodes=4)]
     for gpu, tokens in (
         ("l40s", 8192),
@@ -220,7 +210,7 @@ def test_deployments_of_older_releases_start_only_if_a_whole_request_fits(catalo
     ):
         asked: dict[str, Any] = {"gpu": gpu, "nodes": 4, "network_bandwidth": "12.5GB", "kv": "bf16"}
         asked |= {"tensor_parallel": 8, "pipeline_parallel": 4, "context_tokens": tokens}
-        asked |= {"engine": "vllm@0.16.0", "catalog": catalog}
+        asked |= {"engine": "vllm@0.16.0"}
         told = kvreport.estimate("zai-org/GLM-5.2", **asked)
         try:
             found = size(
@@ -245,12 +235,10 @@ def test_deployments_of_older_releases_start_only_if_a_whole_request_fits(catalo
 
 def test_a_row_does_not_depend_on_the_accelerators_beside_it(catalog: Catalog) -> None:
     """SGLang's sparse latents have scales on some devices: the upper bound is of the layout that its pools have."""
-    together = kvreport.matrix(models="zai-org/GLM-5.2", engine="sglang", contexts=[8192], catalog=catalog)
+    together = kvreport.matrix(models="zai-org/GLM-5.2", engine="sglang", contexts=[8192])
     draw = random.Random(3)  # noqa: S311 - a spread of cases, no secret
     for gpu in ("ascend-910b", "jetson-thor-128gb", *draw.sample(sorted(catalog.accelerators), 4)):
-        alone = kvreport.matrix(
-            models="zai-org/GLM-5.2", gpus=gpu, engine="sglang", contexts=[8192], catalog=catalog
-        )
+        alone = kvreport.matrix(models="zai-org/GLM-5.2", gpus=gpu, engine="sglang", contexts=[8192])
         beside = together[together["gpu"] == gpu]
         for name in set(alone.columns) - {"gpu"}:
             assert alone[name].astype(str).tolist() == beside[name].astype(str).tolist(), (gpu, name)
@@ -271,7 +259,7 @@ def test_converted_weights_have_the_band_of_their_format(catalog: Catalog, ranks
     for weights, kind in (("released", "plain"), ("fp8", "plain"), ("int4", "drafted_or_four_bits")):
         width = round(engine.coefficients[f"uncertainty_bytes_{kind}{kinds}"] * wide)
         asked = {"weights": weights, "context_tokens": 8192, "engine": "sglang", "tensor_parallel": ranks}
-        told = kvreport.estimate(model.id, gpu=device.id, catalog=catalog, **asked).to_dict()
+        told = kvreport.estimate(model.id, gpu=device.id, **asked).to_dict()
         assert told["budget"]["uncertainty_bytes"] == width
         found = size(
             model.id,
@@ -281,7 +269,6 @@ def test_converted_weights_have_the_band_of_their_format(catalog: Catalog, ranks
             layouts=[Layout(tensor=ranks)],
             weights=[weights],
             engine="sglang",
-            catalog=catalog,
         )
         of_ranks = [one for one in found.ranking.deployments if one.layout.tensor == ranks]
         assert {one.ranks[0].uncertainty_bytes for one in of_ranks} == {width}

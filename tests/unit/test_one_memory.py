@@ -98,12 +98,10 @@ def test_nothing_fits_whose_weights_exceed_all_memory(catalog: Catalog) -> None:
         ("moonshotai/Kimi-K2.6", "rtx-3060-12gb", "q4_k_m"),
     ],
 )
-def test_size_offers_no_machine_that_is_too_small(catalog: Catalog, model: str, gpu: str, mix: str) -> None:
+def test_size_offers_no_machine_that_is_too_small(model: str, gpu: str, mix: str) -> None:
     """Neither with layers nor with experts in the same memory; the error says by how much the nearest is short."""
     with pytest.raises(InputError, match=rf"the nearest is {gpu}, short by [\d.,]+ GiB"):
-        size_home(
-            [model], context=8192, slots=1, engine="llama-cpp", gpus=[gpu], weights=[mix], catalog=catalog
-        )
+        size_home([model], context=8192, slots=1, engine="llama-cpp", gpus=[gpu], weights=[mix])
 
 
 def test_experts_in_the_same_memory_are_no_gain(catalog: Catalog) -> None:
@@ -142,18 +140,18 @@ def test_layers_on_the_cpu_change_no_sum_in_one_memory(catalog: Catalog, gpu: st
 )  # fmt: skip
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_offloaded_blocks_lie_in_the_same_memory(
-    catalog: Catalog, gpu: str, share: float | None, offload: str, engine: str
+    gpu: str, share: float | None, offload: str, engine: str
 ) -> None:
     """What the engine takes and what it offloads fit together in one memory; next to cards, the host has its own."""
-    asked: dict[str, Any] = {"context_tokens": 8192, "catalog": catalog, "kv_offload": offload}
+    asked: dict[str, Any] = {"context_tokens": 8192, "kv_offload": offload}
     asked |= {"engine": engine, "utilization": share}
     with pytest.raises(InputError, match=r"kv-offload: found .* whose one memory of .* allowed: at most"):
         estimate("Qwen/Qwen3-8B", gpu=gpu, **asked)
     assert estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", **asked).verdict == "fits"
 
 
-def test_offloaded_blocks_of_two_machines_are_divided(catalog: Catalog) -> None:
-    asked: dict[str, Any] = {"context_tokens": 8192, "catalog": catalog, "utilization": 0.5}
+def test_offloaded_blocks_of_two_machines_are_divided() -> None:
+    asked: dict[str, Any] = {"context_tokens": 8192, "utilization": 0.5}
     asked |= {"gpu": "dgx-spark-gb10"}
     assert estimate("Qwen/Qwen3-8B", **asked, tensor_parallel=2, kv_offload="100GiB").verdict == "fits"
     with pytest.raises(InputError, match="found 61 GiB for DGX Spark"):
@@ -379,8 +377,8 @@ def test_one_memory_is_said_whatever_main_memory_is_stated(catalog: Catalog, gpu
 
 
 @pytest.mark.parametrize(("gpus", "more"), [("m*", False), ("rtx-30*", True)])
-def test_main_memory_is_offered_where_it_is_not_the_gpu_s(catalog: Catalog, gpus: str, more: bool) -> None:
+def test_main_memory_is_offered_where_it_is_not_the_gpu_s(gpus: str, more: bool) -> None:
     """It was offered for Macs, too, whose one memory no ``--host-memory`` makes larger."""
     with pytest.raises(InputError, match="fits none of the machines") as refused:
-        size_home("moonshotai/Kimi-K2.6", context=8192, gpus=gpus, weights="q4_k_m", catalog=catalog)
+        size_home("moonshotai/Kimi-K2.6", context=8192, gpus=gpus, weights="q4_k_m")
     assert ("--host-memory" in str(refused.value)) == more

@@ -54,8 +54,8 @@ def test_exaone_s_first_layer_has_a_window(catalog: Catalog) -> None:
         ("XiaomiMiMo/MiMo-V2-Flash", 8),
     ],
 )
-def test_published_commands_with_one_token_are_answered(catalog: Catalog, name: str, ranks: int) -> None:
-    asked = {"gpu": "h200", "context_tokens": 8192, "tensor_parallel": ranks, "catalog": catalog}
+def test_published_commands_with_one_token_are_answered(name: str, ranks: int) -> None:
+    asked = {"gpu": "h200", "context_tokens": 8192, "tensor_parallel": ranks}
     plain = estimate(name, **asked)
     drafted = estimate(name, num_speculative_tokens=1, **asked)
     assert drafted.to_dict()["weight_bytes_per_gpu"] > plain.to_dict()["weight_bytes_per_gpu"]

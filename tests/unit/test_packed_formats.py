@@ -32,36 +32,24 @@ def test_a_slot_has_the_bytes_that_the_engine_gives_it(
     assert pair_bytes(width, width, catalog.kv_format(name)) == slot
 
 
-def test_the_first_and_last_two_layers_stay_in_16_bits(catalog: Catalog) -> None:
+def test_the_first_and_last_two_layers_stay_in_16_bits() -> None:
     # Qwen3-32B: 64 layers of 8 heads; 60 packed with 134 bytes a head, 4 with 512.
-    found = estimate(
-        "Qwen/Qwen3-32B", gpu="h100", kv="turboquant_4bit_nc", context_tokens=8192, catalog=catalog
-    )
+    found = estimate("Qwen/Qwen3-32B", gpu="h100", kv="turboquant_4bit_nc", context_tokens=8192)
     assert found.plan.block_tokens == 64  # 16 tokens of 512 bytes fit in 64 of 134
     assert found.plan.block_bytes == 64 * 8 * (60 * 134 + 4 * 512)
     assert any("layers 0, 1, 62, 63 stay in 16 bits" in note for note in found.plan.notes)
 
 
-def test_a_hybrid_keeps_all_its_layers_packed(catalog: Catalog) -> None:
-    found = estimate(
-        "Qwen/Qwen3.6-27B", gpu="h100", kv="turboquant_4bit_nc", context_tokens=8192, catalog=catalog
-    )
+def test_a_hybrid_keeps_all_its_layers_packed() -> None:
+    found = estimate("Qwen/Qwen3.6-27B", gpu="h100", kv="turboquant_4bit_nc", context_tokens=8192)
     assert found.kv_bytes_per_token_per_gpu == 16 * 4 * (128 + 2 + 128 + 4)
 
 
-def test_a_model_without_a_cache_has_no_edges(catalog: Catalog) -> None:
-    found = estimate(
-        "BAAI/bge-large-en", gpu="h100", kv="turboquant_4bit_nc", context_tokens=512, catalog=catalog
-    )
+def test_a_model_without_a_cache_has_no_edges() -> None:
+    found = estimate("BAAI/bge-large-en", gpu="h100", kv="turboquant_4bit_nc", context_tokens=512)
     assert found.plan is not None
 
 
-def test_latents_are_refused_in_a_packed_format(catalog: Catalog) -> None:
+def test_latents_are_refused_in_a_packed_format() -> None:
     with pytest.raises(InputError, match="cannot store a latent cache"):
-        estimate(
-            "openbmb/MiniCPM3-4B-GPTQ-Int4",
-            gpu="h100",
-            kv="turboquant_4bit_nc",
-            context_tokens=512,
-            catalog=catalog,
-        )
+        estimate("openbmb/MiniCPM3-4B-GPTQ-Int4", gpu="h100", kv="turboquant_4bit_nc", context_tokens=512)

@@ -94,5 +94,5 @@ def test_a_page_states_the_layers_that_ollama_puts_on_the_gpu(catalog):
         'layers_on_gpu("qwen3-32b", "rtx-4090", tokens=32 * K, engine="ollama") as layers',
         Quantities(catalog),
     )
-    answer = estimate("qwen3-32b", gpu="rtx-4090", engine="ollama", context_tokens=32_768, catalog=catalog)
+    answer = estimate("qwen3-32b", gpu="rtx-4090", engine="ollama", context_tokens=32_768)
     assert said == f"{answer.to_dict()['layers_on_device']}\u00a0layers"

@@ -44,9 +44,7 @@ def asked(model, gpu, context, flags=""):
     for name, value in pairwise(words):
         if name in NAMES:
             question[name.removeprefix("--").replace("-", "_")] = NAMES[name](value)
-    return kvreport.estimate(
-        model, gpu=gpu, context_tokens=question.pop("context"), catalog=CATALOG, **question
-    )
+    return kvreport.estimate(model, gpu=gpu, context_tokens=question.pop("context"), **question)
 
 
 @pytest.mark.parametrize(("model", "gpu", "context"), CASES)
@@ -100,7 +98,7 @@ def test_unequal_devices_are_those_and_no_others(capsys):
 
 def test_counted_devices_are_counted_again_for_more():
     """Of 2 named devices none is the third: ``--tensor-parallel 8`` alone would be refused."""
-    result = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", gpu="2xh100-sxm-80gb", catalog=CATALOG)
+    result = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", gpu="2xh100-sxm-80gb")
     tried = why_not(result, CATALOG).to_dict()["levers"]
     more = [one["flags"] for one in tried if "--gpu" in one["flags"]]
     assert "--gpu 8xh100-sxm-80gb --tensor-parallel 8" in more
@@ -130,9 +128,7 @@ def test_two_changes_keep_each_field_that_either_of_them_changes() -> None:
 
 def test_no_change_is_tried_that_the_engine_has_no_option_for():
     """``generate()`` captures no graphs: --eager was tried of it, and refused as a question."""
-    answer = kvreport.estimate(
-        "meta-llama/Llama-3.1-70B-Instruct", gpu="rtx-4090", engine="transformers", catalog=CATALOG
-    )
+    answer = kvreport.estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="rtx-4090", engine="transformers")
     tried = [one.flags for one in why_not(answer, CATALOG).levers]
     assert "--tensor-parallel 2" in tried
     assert not {"--eager", "--utilization 0.95", "--max-batched-tokens 2048"} & set(tried)

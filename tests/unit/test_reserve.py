@@ -775,18 +775,13 @@ def test_inner_features_of_a_vision_tower_are_kept_for_one_step(catalog: Catalog
     assert 8192 * kept / GIB == pytest.approx(58.23 - 58.12, abs=0.02)
 
 
-def test_adapters_have_slots_for_the_vocabulary_where_the_class_names_them(catalog: Catalog) -> None:
+def test_adapters_have_slots_for_the_vocabulary_where_the_class_names_them() -> None:
     # Llama 3.1 8B on an A100 with two slots of rank 16: 15.1749 GiB were loaded by 0.8.2, 14.99 without (held-034);
     # 0.9.0 has the same slots.
     from kvreport.estimation.estimate import estimate
 
     def slots(model: str, version: str) -> int:
-        asked = {
-            "gpu": "a100-sxm4-80gb",
-            "context_tokens": 8192,
-            "engine": f"vllm@{version}",
-            "catalog": catalog,
-        }
+        asked = {"gpu": "a100-sxm4-80gb", "context_tokens": 8192, "engine": f"vllm@{version}"}
         found = estimate(model, max_loras=2, max_lora_rank=16, **asked).budget.weights
         return found - estimate(model, **asked).budget.weights
 

@@ -49,9 +49,9 @@ def lines_of(one: Observation, *, named: bool, release: bool) -> str:
 
 def told(one: Observation) -> Iterator[Diagnosis]:
     known = one.gpu is not None and find_model(CATALOG, one)[0] is not None
-    yield diagnose(lines_of(one, named=True, release=True), gpu=one.gpu if known else None, catalog=CATALOG)
-    yield diagnose(lines_of(one, named=True, release=False), catalog=CATALOG)
-    yield diagnose(lines_of(one, named=False, release=False), catalog=CATALOG)
+    yield diagnose(lines_of(one, named=True, release=True), gpu=one.gpu if known else None)
+    yield diagnose(lines_of(one, named=True, release=False))
+    yield diagnose(lines_of(one, named=False, release=False))
 
 
 def test_there_are_logs_of_every_kind() -> None:

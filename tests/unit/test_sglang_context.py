@@ -39,14 +39,13 @@ def test_other_devices_keep_the_same_for_every_length(catalog: Catalog) -> None:
     assert static_bytes(catalog, "h200-sxm-141gb", 1024) == static_bytes(catalog, "h200-sxm-141gb", 131072)
 
 
-def test_latents_on_amd_follow_the_head_count_of_the_kernels(catalog: Catalog) -> None:
+def test_latents_on_amd_follow_the_head_count_of_the_kernels() -> None:
     """AITER serves latents with 16 or 128 heads; others run on Triton's kernels, which take all of the share."""
     rows = kvreport.matrix(
         models="deepseek-ai/DeepSeek-V3,deepseek-ai/DeepSeek-V2-Lite*",
         gpus="mi355x",
         engine="sglang",
         contexts=[8192, 16384],
-        catalog=catalog,
     )
     rows = rows[
         (rows["layout"] == "tp8") & (rows["weight_format"] == "released") & (rows["kv_format"] == "bf16")
@@ -58,23 +57,17 @@ def test_latents_on_amd_follow_the_head_count_of_the_kernels(catalog: Catalog) -
     assert (pools[8192] > pools[16384]).all()
 
 
-def test_the_fractions_of_a_deployment_are_those_of_its_longest_request(catalog: Catalog) -> None:
+def test_the_fractions_of_a_deployment_are_those_of_its_longest_request() -> None:
     found = {
         tokens: size(
-            MODEL,
-            context=tokens,
-            concurrent=8,
-            gpus=["mi300x"],
-            tensor_parallel=[1],
-            engine="sglang",
-            catalog=catalog,
+            MODEL, context=tokens, concurrent=8, gpus=["mi300x"], tensor_parallel=[1], engine="sglang"
         )
         for tokens in (8192, 16384)
     }
     highest = {}
     for tokens, one in found.items():
         best = one.ranking.deployments[0]
-        told = kvreport.estimate(MODEL, gpu="mi300x", context_tokens=tokens, engine="sglang", catalog=catalog)
+        told = kvreport.estimate(MODEL, gpu="mi300x", context_tokens=tokens, engine="sglang")
         assert best.pool_bytes == told.budget.kv_pool_bytes
         interval = one.fractions(best, (best.pool_bytes // 2,))
         assert interval is not None

@@ -46,7 +46,7 @@ WORK = Load(concurrent=10, longest_tokens=1000, mean_tokens=500, prompt_tokens=4
 
 def seventy(context: int, **changes: object) -> Sizing:
     asked = {"concurrent": 64, "gpus": ["h100-sxm-80gb"], "weights": ["fp8"], "kv": ["fp8"], **changes}
-    return size(LLAMA_70B, context=context, catalog=CATALOG, **asked)  # type: ignore[arg-type]
+    return size(LLAMA_70B, context=context, **asked)  # type: ignore[arg-type]
 
 
 def test_sixty_four_requests_of_6000_tokens_hold_64_gb_on_a_70b_model_with_an_fp8_cache() -> None:
@@ -151,7 +151,7 @@ def test_the_smallest_pool_holds_the_users_and_a_byte_less_does_not(plan: BlockP
 def test_the_smallest_share_holds_the_requests_and_less_does_not(engine: str, gpu: str) -> None:
     if engine == "tensorrt-llm" and gpu == "mi300x":
         pytest.skip("it runs on NVIDIA's GPUs")
-    asked = {"gpus": [gpu], "engine": engine, "tensor_parallel": [1], "available": 1, "catalog": CATALOG}
+    asked = {"gpus": [gpu], "engine": engine, "tensor_parallel": [1], "available": 1}
     found = size("Qwen/Qwen3-8B", context=4096, concurrent=3, **asked)
     best = found.ranking.deployments[0]
     share = found.describe(best)["smallest_utilization"]
@@ -164,7 +164,7 @@ def test_the_smallest_share_holds_the_requests_and_less_does_not(engine: str, gp
 def test_sglangs_fractions_hold_the_requests_and_come_to_what_it_takes_by_itself(
     gpu: str, model: str
 ) -> None:
-    asked = {"gpus": [gpu], "engine": "sglang", "tensor_parallel": [1], "available": 1, "catalog": CATALOG}
+    asked = {"gpus": [gpu], "engine": "sglang", "tensor_parallel": [1], "available": 1}
     found = size(model, context=4096, concurrent=2, **asked)
     best = found.ranking.deployments[0]
     told = found.describe(best)
@@ -185,7 +185,7 @@ def test_sglangs_fractions_hold_the_requests_and_come_to_what_it_takes_by_itself
 
 def estimated(gpu: str, engine: str, share: float | None, model: str, told: int | None = None) -> Estimate:
     asked = {"gpu": gpu, "engine": engine, "utilization": share, "max_seqs": told}
-    return estimate(model, context_tokens=4096, catalog=CATALOG, **asked)
+    return estimate(model, context_tokens=4096, **asked)
 
 
 def served(gpu: str, engine: str, share: float, model: str = "Qwen/Qwen3-8B", told: int | None = None) -> int:
@@ -226,13 +226,7 @@ def test_prices_decide_the_order() -> None:
 
 def test_the_whole_catalog_is_ranked_and_every_deployment_serves_the_peak() -> None:
     found = size(
-        LLAMA_70B,
-        context=6000,
-        concurrent=64,
-        weights=["released", "fp8"],
-        kv=["auto", "fp8"],
-        burst=1.5,
-        catalog=CATALOG,
+        LLAMA_70B, context=6000, concurrent=64, weights=["released", "fp8"], kv=["auto", "fp8"], burst=1.5
     )
     assert len(found.ranking.best_of_each()) > 40
     for one in found.ranking.deployments:
@@ -251,7 +245,7 @@ def test_the_whole_catalog_is_ranked_and_every_deployment_serves_the_peak() -> N
 
 
 def test_what_is_commonly_rented_comes_first_unless_accelerators_are_named() -> None:
-    asked = {"context": 6000, "concurrent": 64, "catalog": CATALOG}
+    asked = {"context": 6000, "concurrent": 64}
     usual, alike = size(LLAMA_70B, **asked), size(LLAMA_70B, gpus=["*"], **asked)  # type: ignore[arg-type]
     kinds = [one.offer.accelerator.rental_class(SINCE) for one in usual.ranking.best_of_each() if one.sure]
     assert kinds == sorted(kinds, reverse=True)
@@ -283,9 +277,9 @@ def test_a_replica_holds_what_an_estimate_says(model: str, gpu: str, ranks: int)
     known = CATALOG.model(model)
     context = min(16_384, known.context_tokens)
     found = size(
-        model, context=context, concurrent=1, gpus=[gpu], tensor_parallel=[ranks], catalog=CATALOG
+        model, context=context, concurrent=1, gpus=[gpu], tensor_parallel=[ranks]
     ).ranking.deployments[0]
-    asked = {"gpu": gpu, "tensor_parallel": ranks, "context_tokens": context, "catalog": CATALOG}
+    asked = {"gpu": gpu, "tensor_parallel": ranks, "context_tokens": context}
     same = estimate(model, max_seqs=found.users_each, **asked)
     assert found.pool_bytes == same.budget.kv_pool_bytes
     held_as_told(found, model, asked)
@@ -300,31 +294,22 @@ def test_the_reserve_is_that_of_a_server_that_is_told_as_many_requests_as_the_co
         concurrent=8,
         gpus=["h200-sxm-141gb"],
         layouts=[Layout(data=8, expert=True)],
-        catalog=CATALOG,
     )
     best = next(one for one in found.ranking.deployments if one.layout.label == "dp8-ep")
     flag = best.users_each // 8
     assert f"--max-num-seqs {flag} " in found.describe(best)["commands"]["vllm"] + " "
-    usual = estimate("deepseek-ai/DeepSeek-R1", catalog=CATALOG, **asked)
+    usual = estimate("deepseek-ai/DeepSeek-R1", **asked)
     assert best.pool_bytes > usual.budget.kv_pool_bytes
     assert best.users_held > usual.max_concurrent_requests_by_memory
     held_as_told(best, "deepseek-ai/DeepSeek-R1", asked | {"catalog": CATALOG})
 
 
 def test_fewer_requests_for_a_time_target_leave_a_larger_pool() -> None:
-    asked = {
-        "context": 4096,
-        "concurrent": 4,
-        "gpus": ["h100-sxm-80gb"],
-        "tensor_parallel": [1],
-        "catalog": CATALOG,
-    }
+    asked = {"context": 4096, "concurrent": 4, "gpus": ["h100-sxm-80gb"], "tensor_parallel": [1]}
     every, fast = (size("Qwen/Qwen3-8B", **asked, tpot_s=at).ranking.deployments[0] for at in (None, 0.012))
     assert fast.users_each < every.users_each
     assert fast.pool_bytes > every.pool_bytes
-    same = estimate(
-        "Qwen/Qwen3-8B", gpu="h100-sxm-80gb", max_seqs=fast.users_each, context_tokens=4096, catalog=CATALOG
-    )
+    same = estimate("Qwen/Qwen3-8B", gpu="h100-sxm-80gb", max_seqs=fast.users_each, context_tokens=4096)
     assert fast.pool_bytes == same.budget.kv_pool_bytes
 
 
@@ -338,15 +323,13 @@ def test_every_engine_sizes_and_none_without_a_scheduler_limits_requests(engine:
 @pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "h200-sxm-141gb", "l40s"])
 def test_sglangs_pool_is_that_of_an_estimate_on_every_device(gpu: str) -> None:
     # Its reserve depends on the device's memory, so devices with equal kernels still differ.
-    found = size("Qwen/Qwen2.5-7B-Instruct", context=8192, concurrent=1, engine="sglang", catalog=CATALOG)
+    found = size("Qwen/Qwen2.5-7B-Instruct", context=8192, concurrent=1, engine="sglang")
     mine = next(
         one
         for one in found.ranking.deployments
         if (one.offer.accelerator.id, one.tensor_parallel) == (gpu, 1)
     )
-    same = estimate(
-        "Qwen/Qwen2.5-7B-Instruct", gpu=gpu, context_tokens=8192, engine="sglang", catalog=CATALOG
-    )
+    same = estimate("Qwen/Qwen2.5-7B-Instruct", gpu=gpu, context_tokens=8192, engine="sglang")
     assert mine.pool_bytes == same.budget.kv_pool_bytes
 
 
@@ -356,13 +339,12 @@ def test_a_shortlist_leaves_out_models_with_too_short_a_context() -> None:
         context="16K",
         concurrent=4,
         gpus=["H100"],
-        catalog=CATALOG,
     )
     assert {one.model.id for one in found.ranking.deployments} == {"Qwen/Qwen2.5-7B-Instruct"}
 
 
 def test_the_answer_is_json_without_nan() -> None:
-    answer = size("Qwen/Qwen2.5-7B-Instruct", context=2048, concurrent=4, catalog=CATALOG).to_dict(top=200)
+    answer = size("Qwen/Qwen2.5-7B-Instruct", context=2048, concurrent=4).to_dict(top=200)
     json.dumps(answer, allow_nan=False)
     assert answer["deployments"]
 
@@ -501,7 +483,7 @@ def test_peaks_of_the_workload_are_whole() -> None:
 
 
 def test_a_rack_is_not_rented_by_the_device() -> None:
-    found = size(LLAMA_70B, context=8192, concurrent=64, catalog=CATALOG)
+    found = size(LLAMA_70B, context=8192, concurrent=64)
     best = found.ranking.best_of_each()
     first = best[0].offer.accelerator
     assert first.rental_class(SINCE) == 2
@@ -521,14 +503,8 @@ def test_every_accelerator_says_where_it_is_rented_or_that_it_was_looked_up() ->
 
 
 def test_a_price_may_be_given_by_an_alias() -> None:
-    by_alias = size(LLAMA_70B, context=8192, concurrent=64, prices={"b200": 5, "h100": 2.5}, catalog=CATALOG)
-    by_slug = size(
-        LLAMA_70B,
-        context=8192,
-        concurrent=64,
-        prices={"b200-sxm-180gb": 5, "h100-sxm-80gb": 2.5},
-        catalog=CATALOG,
-    )
+    by_alias = size(LLAMA_70B, context=8192, concurrent=64, prices={"b200": 5, "h100": 2.5})
+    by_slug = size(LLAMA_70B, context=8192, concurrent=64, prices={"b200-sxm-180gb": 5, "h100-sxm-80gb": 2.5})
     assert [one.price_per_hour for one in by_alias.ranking.deployments] == [
         one.price_per_hour for one in by_slug.ranking.deployments
     ]
@@ -544,9 +520,7 @@ def test_the_command_is_that_of_the_engine_whose_answer_it_is() -> None:
         ("tensorrt-llm", "tensorrt_llm"),
         ("ceiling", None),
     ):
-        found = size(
-            "Qwen/Qwen3-8B", context=8192, concurrent=4, gpus=["h100"], engine=engine, catalog=CATALOG
-        )
+        found = size("Qwen/Qwen3-8B", context=8192, concurrent=4, gpus=["h100"], engine=engine)
         told = found.describe(found.ranking.best_of_each()[0])["commands"]
         assert [name for name, line in told.items() if line] == [family][: family is not None]
 

@@ -28,7 +28,7 @@ H200 = "h200-sxm-141gb"
 
 def sized(model: str = DEEPSEEK, gpu: str = H200, **changes: object) -> Sizing:
     asked: dict[str, object] = {"context": "32K", "concurrent": 64, "gpus": [gpu], **changes}
-    return size(model, catalog=CATALOG, **asked)  # type: ignore[arg-type]
+    return size(model, **asked)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,7 @@ def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(dee
     # need fewer sequences and smaller steps.
     dp = {"data_parallel": 8, "expert_parallel": True}
     held = [
-        estimate(
-            DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOG, **dp, **seqs
-        ).max_concurrent_requests
+        estimate(DEEPSEEK, gpu=H200, context_tokens="32K", **dp, **seqs).max_concurrent_requests
         for seqs in ({}, {"max_batched_tokens": 2048}, {"max_batched_tokens": 2048, "max_seqs": 256})
     ]
     assert held[0] < held[1] < 64 <= held[2]
@@ -67,7 +65,7 @@ def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(dee
     ],
 )
 def test_a_layout_holds_what_an_estimate_says(deepseek: Sizing, label: str, flags: dict[str, int]) -> None:
-    asked = {"gpu": H200, "context_tokens": "32K", "catalog": CATALOG, **flags}
+    asked = {"gpu": H200, "context_tokens": "32K", **flags}
     held_as_told(by_layout(deepseek)[label], DEEPSEEK, asked)
 
 
@@ -163,14 +161,7 @@ def test_nothing_is_said_of_nodes_where_there_is_one() -> None:
 
 
 def test_interleaved_tokens_are_read_once_over_the_ranks() -> None:
-    found = estimate(
-        DEEPSEEK,
-        gpu=H200,
-        context_tokens="32K",
-        tensor_parallel=8,
-        decode_context_parallel=8,
-        catalog=CATALOG,
-    )
+    found = estimate(DEEPSEEK, gpu=H200, context_tokens="32K", tensor_parallel=8, decode_context_parallel=8)
     # An eighth of each request's 32,768 x 70,272 B, and at most all weights of the device, at 4.8 TB/s.
     cache_s = found.max_concurrent_requests * 32_768 * 70_272 / 8 / 4.8e12
     weights_s = found.weight_bytes_per_gpu / 4.8e12
@@ -351,7 +342,6 @@ def test_a_machine_of_unequal_gpus_holds_what_an_estimate_of_it_says() -> None:
         "pipeline_parallel": 2,
         "pipeline_partition": "best",
         "context_tokens": "32K",
-        "catalog": CATALOG,
     }
     assert best.users_held > 0
     held_as_told(best, CODER, asked)
@@ -366,7 +356,7 @@ def test_a_machine_of_unequal_gpus_holds_what_an_estimate_of_it_says() -> None:
 
 
 def test_unequal_gpus_are_ranked_beside_equal_ones_and_counted_by_machine() -> None:
-    found = size(CODER, context="32K", concurrent=5, gpus=[PAIR, "rtx-5090"], catalog=CATALOG)
+    found = size(CODER, context="32K", concurrent=5, gpus=[PAIR, "rtx-5090"])
     named = {one.offer.accelerator.id: one for one in found.ranking.best_of_each()}
     assert set(named) == {PAIR, "rtx-5090"}
     assert named[PAIR].devices % 2 == 0
@@ -396,17 +386,10 @@ def test_pools_apart_want_one_kind_of_gpu() -> None:
 
 
 def test_prices_of_unequal_gpus_add_up() -> None:
-    found = size(
-        CODER,
-        context="32K",
-        concurrent=2,
-        gpus=[PAIR],
-        prices={"rtx-5070ti": 1.0, "rtx-5090": 3.0},
-        catalog=CATALOG,
-    )
+    found = size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0, "rtx-5090": 3.0})
     assert found.ranking.deployments[0].price_per_hour == 4.0
     with pytest.raises(InputError, match="rtx-5090"):
-        size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0}, catalog=CATALOG)
+        size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0})
 
 
 def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
@@ -426,7 +409,6 @@ def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
         "deepseek-ai/DeepSeek-V4-Pro",
         gpu="h100-sxm-80gb",
         context_tokens="128K",
-        catalog=CATALOG,
         data_parallel=8,
         pipeline_parallel=4,
         expert_parallel=True,
@@ -465,9 +447,7 @@ def test_cards_are_put_in_rows_of_any_depth_and_boards_are_not() -> None:
 
 def test_a_row_of_stages_holds_what_an_estimate_says() -> None:
     row = by_layout(sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2))["pp3-tp1"]
-    answer = estimate(
-        LLAMA, gpu="rtx-3090", weights="int4", pipeline_parallel=3, context_tokens="8K", catalog=CATALOG
-    )
+    answer = estimate(LLAMA, gpu="rtx-3090", weights="int4", pipeline_parallel=3, context_tokens="8K")
     assert row.users_held == answer.max_concurrent_requests_by_memory
 
 
@@ -477,4 +457,4 @@ def test_what_a_release_refuses_of_a_later_stage_is_not_offered() -> None:
     model = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8"
     layouts = [Layout(pipeline=2, tensor=4)]
     with pytest.raises(InputError):
-        size(model, engine="vllm@0.25.0", layouts=layouts, tensor_parallel=[4], catalog=CATALOG, **asked)
+        size(model, engine="vllm@0.25.0", layouts=layouts, tensor_parallel=[4], **asked)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.size import size
 
-CATALOG = open_catalog()
 LARGE = (
     "deepseek-ai/DeepSeek-V3",  # R1 and V3.1 have its layers, weights and formats
     "deepseek-ai/DeepSeek-V3.2",
@@ -25,7 +23,7 @@ LARGE = (
 def test_the_first_answer_for_latent_attention_divides_its_cache(model: str, gpu: str) -> None:
     # On MI300X two stages hang on the error of stages, and without stages one copy of GLM-5 holds 42 requests.
     concurrent = 40 if gpu == "mi300x" else 64
-    asked = {"context": "32K", "concurrent": concurrent, "gpus": [gpu], "catalog": CATALOG}
+    asked = {"context": "32K", "concurrent": concurrent, "gpus": [gpu]}
     if gpu == "h100-sxm-80gb":
         # Experts take the tokens of all data ranks: in steps of 8,192, DeepSeek-V4-Pro needs stages on 160 such GPUs.
         asked["max_batched_tokens"] = 2048
@@ -50,5 +48,5 @@ def test_the_first_answer_for_latent_attention_divides_its_cache(model: str, gpu
 
 @pytest.mark.parametrize("gpu", ["h200-sxm-141gb", "h100-sxm-80gb", "mi300x"])
 def test_a_small_model_with_latent_attention_needs_no_second_gpu(gpu: str) -> None:
-    asked = {"context": "32K", "concurrent": 64, "gpus": [gpu], "catalog": CATALOG}
+    asked = {"context": "32K", "concurrent": 64, "gpus": [gpu]}
     assert size("deepseek-ai/DeepSeek-V2-Lite", **asked).ranking.deployments[0].layout.devices == 1

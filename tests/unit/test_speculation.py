@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, ServerRefusalError
 from kvreport.estimation.estimate import estimate
 
-CATALOG = open_catalog()
 TARGET = "Qwen/Qwen3-8B"
 BLOCK: dict[str, Any] = {
     "head_dim": 128,
@@ -187,8 +185,8 @@ def test_a_printed_command_can_be_asked_again(
     tmp_path: Path, method: str, engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = {"gpu": "h200", "context_tokens": 8192, "engine": engine, "num_speculative_tokens": 3}
-    found = estimate(TARGET, draft=draft(tmp_path, method), catalog=CATALOG, **asked)
-    alone = estimate(TARGET, draft="ngram", catalog=CATALOG, **asked)
+    found = estimate(TARGET, draft=draft(tmp_path, method), **asked)
+    alone = estimate(TARGET, draft="ngram", **asked)
     assert found.max_concurrency < alone.max_concurrency
     command = found.to_dict()["command"]
     said = f'"method":"{method}"' if engine == "vllm" else f"--speculative-algorithm {method.upper()}"
@@ -227,11 +225,11 @@ def test_a_release_in_the_name_of_a_server_has_that_server_s_flags(
 def test_drafts_from_the_text_hold_nothing(engine: str, method: str, told: str) -> None:
     """A pasted n-gram was charged as a prediction layer, and the command to start it said ``mtp``."""
     asked = {"gpu": "h100", "context_tokens": 8192, "engine": engine}
-    drafted = estimate(TARGET, draft=method, num_speculative_tokens=5, catalog=CATALOG, **asked).to_dict()
+    drafted = estimate(TARGET, draft=method, num_speculative_tokens=5, **asked).to_dict()
     # The first model runner of vLLM reserves other buffers than the second.
     runner = {"model_runner": "first"} if "first model runner" in " ".join(drafted["assumptions"]) else {}
     runner |= {"max_seqs": 48} if engine == "sglang" else {}
-    alone = estimate(TARGET, catalog=CATALOG, **asked, **runner).to_dict()
+    alone = estimate(TARGET, **asked, **runner).to_dict()
     assert drafted["extras"]["draft"] is None
     assert drafted["kv_bytes_per_request_per_gpu"] == alone["kv_bytes_per_request_per_gpu"]
     assert drafted["budget"]["weights"] == alone["budget"]["weights"]
@@ -242,19 +240,17 @@ def test_drafts_from_the_text_hold_nothing(engine: str, method: str, told: str) 
 
 def test_an_engine_s_own_methods_of_text_are_not_another_s() -> None:
     with pytest.raises(InputError, match=r"^draft: found suffix for SGLang.*; allowed with vLLM"):
-        estimate(
-            TARGET, gpu="h200", engine="sglang", draft="suffix", num_speculative_tokens=3, catalog=CATALOG
-        )
+        estimate(TARGET, gpu="h200", engine="sglang", draft="suffix", num_speculative_tokens=3)
     with pytest.raises(InputError, match="without a number of tokens"):
-        estimate(TARGET, gpu="h200", draft="ngram", catalog=CATALOG)
+        estimate(TARGET, gpu="h200", draft="ngram")
 
 
 def test_a_number_of_tokens_without_a_draft_is_no_layer_of_nobody() -> None:
     with pytest.raises(InputError, match=r"^num-speculative-tokens: found 5 without a draft.*--draft ngram"):
-        estimate(TARGET, gpu="h200", num_speculative_tokens=5, catalog=CATALOG)
+        estimate(TARGET, gpu="h200", num_speculative_tokens=5)
     asked = {"gpu": "h200", "context_tokens": 8192, "num_speculative_tokens": 2}
-    own = estimate("zai-org/GLM-4.7-Flash", catalog=CATALOG, **asked).to_dict()
-    stated = estimate("zai-org/GLM-4.7-Flash", draft="mtp", catalog=CATALOG, **asked).to_dict()
+    own = estimate("zai-org/GLM-4.7-Flash", **asked).to_dict()
+    stated = estimate("zai-org/GLM-4.7-Flash", draft="mtp", **asked).to_dict()
     assert any(line.startswith("draft mtp: ") for line in own["assumptions"])
     assert own["budget"] == stated["budget"]
     assert own["command"] == stated["command"]
@@ -263,9 +259,9 @@ def test_a_number_of_tokens_without_a_draft_is_no_layer_of_nobody() -> None:
 def test_sglang_runs_few_requests_at_once_where_it_drafts() -> None:
     """618 requests were promised, and the server sets ``--max-running-requests`` to 48."""
     asked = {"gpu": "h200", "engine": "sglang", "context_tokens": 2048, "draft": "mtp"}
-    found = estimate("zai-org/GLM-4.7-Flash", catalog=CATALOG, **asked).to_dict()
+    found = estimate("zai-org/GLM-4.7-Flash", **asked).to_dict()
     assert (found["max_concurrent_requests"], found["limited_by"]) == (48, "max_num_seqs")
-    told = estimate("zai-org/GLM-4.7-Flash", max_seqs=100, catalog=CATALOG, **asked).to_dict()
+    told = estimate("zai-org/GLM-4.7-Flash", max_seqs=100, **asked).to_dict()
     assert told["max_concurrent_requests"] == 100
 
 

@@ -33,13 +33,9 @@ def test_bytes_of_logged_tokens(
     assert token_bytes(catalog.model(model), stored, 1) * tokens / GIB == pytest.approx(gib, abs=0.005)
 
 
-def test_tokens_are_rounded_up_to_whole_blocks(catalog: Catalog) -> None:
+def test_tokens_are_rounded_up_to_whole_blocks() -> None:
     found = estimate(
-        "HuggingFaceTB/SmolLM2-135M-Instruct",
-        gpu="rtx-4090",
-        engine="tensorrt-llm",
-        kv_pool=int(9.06 * GIB),
-        catalog=catalog,
+        "HuggingFaceTB/SmolLM2-135M-Instruct", gpu="rtx-4090", engine="tensorrt-llm", kv_pool=int(9.06 * GIB)
     )
     # 13,189 blocks of 32 tokens in the log; 9.06 GiB is what it prints of a pool with two decimals.
     blocks = int(capacity.blocks(found.budget.kv_pool_bytes, found.plan))
@@ -47,8 +43,8 @@ def test_tokens_are_rounded_up_to_whole_blocks(catalog: Catalog) -> None:
     assert found.kv_pool_tokens == blocks * 32
 
 
-def test_the_share_is_of_what_weights_and_the_reserve_leave(catalog: Catalog) -> None:
-    asked = {"gpu": "h100-sxm-80gb", "engine": "trtllm", "context_tokens": 8192, "catalog": catalog}
+def test_the_share_is_of_what_weights_and_the_reserve_leave() -> None:
+    asked = {"gpu": "h100-sxm-80gb", "engine": "trtllm", "context_tokens": 8192}
     whole = estimate("meta-llama/Llama-3.1-8B-Instruct", utilization=1.0, **asked).budget  # type: ignore[arg-type]
     half = estimate("meta-llama/Llama-3.1-8B-Instruct", utilization=0.5, **asked).budget  # type: ignore[arg-type]
     left = whole.total_bytes - whole.weights - whole.activations - whole.non_framework
@@ -56,7 +52,7 @@ def test_the_share_is_of_what_weights_and_the_reserve_leave(catalog: Catalog) ->
     assert half.kv_pool_bytes == left // 2
 
 
-def test_one_published_log_of_eight_ranks_lies_in_the_band(catalog: Catalog) -> None:
+def test_one_published_log_of_eight_ranks_lies_in_the_band() -> None:
     found = estimate(
         "nvidia/Kimi-K2.5-NVFP4",
         gpu="b300-sxm-288gb",
@@ -64,14 +60,13 @@ def test_one_published_log_of_eight_ranks_lies_in_the_band(catalog: Catalog) -> 
         kv="fp8",
         engine="tensorrt-llm",
         context_tokens=8192,
-        catalog=catalog,
     ).budget
     assert abs(found.kv_pool_bytes - 166.02 * GIB) < found.uncertainty_bytes
 
 
 def test_states_of_all_requests_are_taken_first(catalog: Catalog) -> None:
     model = catalog.model("Qwen/Qwen3.5-27B")
-    asked = {"gpu": "h200", "engine": "tensorrt-llm", "kv_pool": 40 * GIB, "catalog": catalog}
+    asked = {"gpu": "h200", "engine": "tensorrt-llm", "kv_pool": 40 * GIB}
     few = estimate(model.id, max_seqs=8, **asked)  # type: ignore[arg-type]
     more = estimate(model.id, max_seqs=72, **asked)  # type: ignore[arg-type]
     lost = 64 * states_bytes(model, 1) // token_bytes(model, None, 1)
@@ -80,17 +75,17 @@ def test_states_of_all_requests_are_taken_first(catalog: Catalog) -> None:
     assert few.kv_pool_tokens - more.kv_pool_tokens == pytest.approx(lost, abs=32)
 
 
-def test_blocks_are_powers_of_two_and_a_cache_must_grow(catalog: Catalog) -> None:
-    asked = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm", "catalog": catalog}
+def test_blocks_are_powers_of_two_and_a_cache_must_grow() -> None:
+    asked = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
     with pytest.raises(InputError, match="power of two"):
         estimate("Qwen/Qwen3-8B", block_size=48, **asked)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="growing cache"):
         estimate("tiiuae/falcon-mamba-7b", **asked)  # type: ignore[arg-type]
 
 
-def test_memory_shared_with_a_cpu_names_the_cached_files(catalog: Catalog) -> None:
+def test_memory_shared_with_a_cpu_names_the_cached_files() -> None:
     # A GB10 that had read gpt-oss-120b from its disk printed a pool of 5.95 GiB ("49.28 GiB outside torch").
-    asked = {"context_tokens": "32K", "engine": "tensorrt-llm", "catalog": catalog}
+    asked = {"context_tokens": "32K", "engine": "tensorrt-llm"}
     shared = estimate("openai/gpt-oss-120b", gpu="dgx-spark-gb10", **asked)
     assert any("page cache" in one for one in shared.to_dict()["assumptions"])
     own = estimate("openai/gpt-oss-120b", gpu="H100", **asked)

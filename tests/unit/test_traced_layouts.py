@@ -86,19 +86,15 @@ def test_blackwell_keeps_deepseek_v41_in_records_of_its_own(
     assert request_bytes(answer) == wanted
 
 
-def test_since_0_33_such_blocks_hold_whole_records(catalog: Catalog) -> None:
+def test_since_0_33_such_blocks_hold_whole_records() -> None:
     # 0.33.0, models/deepseek_v41/attention.py: packed_block_stride_alignment, which 0.30 does not have.
-    newest = estimate(
-        "deepseek-v4.1-flash", gpu="b200", tensor_parallel=2, engine="vllm@0.33.0", catalog=catalog
-    )
+    newest = estimate("deepseek-v4.1-flash", gpu="b200", tensor_parallel=2, engine="vllm@0.33.0")
     assert newest.plan.block_bytes == 135_168 == 256 * 528
-    hopper = estimate(
-        "deepseek-v4.1-flash", gpu="h200", tensor_parallel=4, engine="vllm@0.33.0", catalog=catalog
-    )
+    hopper = estimate("deepseek-v4.1-flash", gpu="h200", tensor_parallel=4, engine="vllm@0.33.0")
     assert hopper.plan.block_bytes == 116_928
 
 
-def test_prefix_caching_keeps_a_second_state_of_glm_5_3_flash(catalog: Catalog) -> None:
+def test_prefix_caching_keeps_a_second_state_of_glm_5_3_flash() -> None:
     answer = estimate(
         "zai-org/GLM-5.3-Flash",
         gpu="h200",
@@ -107,19 +103,16 @@ def test_prefix_caching_keeps_a_second_state_of_glm_5_3_flash(catalog: Catalog) 
         engine="vllm@0.30.0",
         prefix_caching=False,
         kv_pool=400 << 30,
-        catalog=catalog,
     )
     assert request_bytes(answer) == 3_120_872_832
 
 
-def test_no_release_before_0_30_has_glm_5_3_flash(catalog: Catalog) -> None:
-    older = estimate(
-        "zai-org/GLM-5.3-Flash", gpu="h200", tensor_parallel=4, engine="vllm@0.29.0", catalog=catalog
-    )
+def test_no_release_before_0_30_has_glm_5_3_flash() -> None:
+    older = estimate("zai-org/GLM-5.3-Flash", gpu="h200", tensor_parallel=4, engine="vllm@0.29.0")
     assert older.verdict == "engine_does_not_run"
 
 
-def test_a_log_of_glm_5_3_flash_on_8_h200_is_met(catalog: Catalog) -> None:
+def test_a_log_of_glm_5_3_flash_on_8_h200_is_met() -> None:
     # A public start-up log: 81.79 GiB left and 7,228,559 tokens at 0.9 of 139.8 GiB, 38.24 GiB of weights, 4.04 GiB of
     # activations, blocks of 640 tokens. The release is not stated. Videos were counted frame by frame before, which took 13 GiB.
     # The log was told 131,072 tokens. Its four residual streams take 4.54 GiB here, 0.5 too much: the pool is 1.6% too small.
@@ -131,7 +124,6 @@ def test_a_log_of_glm_5_3_flash_on_8_h200_is_met(catalog: Catalog) -> None:
         max_seqs=512,
         utilization=0.9,
         engine="vllm@0.30.0",
-        catalog=catalog,
     )
     assert answer.plan.block_tokens == 640
     assert answer.budget.activations / 2**30 == pytest.approx(4.04, abs=0.5)
@@ -143,7 +135,6 @@ def test_a_log_of_glm_5_3_flash_on_8_h200_is_met(catalog: Catalog) -> None:
         context_tokens=131_072,
         engine="vllm@0.30.0",
         kv_pool=round(81.79 * 2**30),
-        catalog=catalog,
     )
     assert given.to_dict()["kv_pool_tokens"] == pytest.approx(7_228_559, rel=2e-4)
 
@@ -159,12 +150,10 @@ def test_a_log_of_glm_5_3_flash_on_8_h200_is_met(catalog: Catalog) -> None:
     ],
 )
 def test_compressed_latents_are_nvfp4_where_the_fused_kernel_is_the_default(
-    catalog: Catalog, gpu: str, release: str, row: int, alignment: int
+    gpu: str, release: str, row: int, alignment: int
 ) -> None:
     # models/deepseek_v41/attention.py: compressed_bytes_per_token; nvidia/model.py and flash_mla_mega_attn.py.
-    answer = estimate(
-        "deepseek-v4.1-flash", gpu=gpu, tensor_parallel=8, engine=f"vllm@{release}", catalog=catalog
-    )
+    answer = estimate("deepseek-v4.1-flash", gpu=gpu, tensor_parallel=8, engine=f"vllm@{release}")
     (growing,) = (
         group for group in answer.plan.groups if group.block_tokens in (64, 128) and group.kind == "latent"
     )

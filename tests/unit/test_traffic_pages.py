@@ -58,7 +58,7 @@ def test_the_model_that_the_page_starts_with_serves_every_published_trace() -> N
     "name", [SHORT, "meta-llama/Llama-3.1-8B-Instruct", "microsoft/Phi-3-mini-4k-instruct"]
 )
 def test_a_models_page_offers_only_what_its_command_answers(name: str) -> None:
-    found = section.context(estimate(name, gpu=GPU, context_tokens=2048, catalog=CATALOG))
+    found = section.context(estimate(name, gpu=GPU, context_tokens=2048))
     if found is None:
         assert CATALOG.model(name).context_tokens < 32_768
         return

@@ -21,7 +21,7 @@ PAIR = "rtx-5090+rtx-3090"
 
 def at_home(gpu: str, slots: int) -> HomeDeployment:
     """The deployment of Llama 3.1 70B in q4_k_m on the cards named."""
-    asked = {"engine": "llama-cpp", "weights": ["q4_k_m"], "catalog": CATALOG}
+    asked = {"engine": "llama-cpp", "weights": ["q4_k_m"]}
     (found,) = size_home([LLAMA], context=8192, slots=slots, gpus=[gpu], **asked)
     return found
 

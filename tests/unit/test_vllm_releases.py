@@ -646,7 +646,7 @@ def test_keys_of_an_indexer_are_projected_at_16_bits_to_the_byte(catalog: Catalo
 
 @pytest.mark.parametrize(("release", "tokens", "in_flight"), [("0.25.1", 2049, 2049), ("0.26.0", 2048, 4096)])
 def test_a_window_reserves_what_it_sees_and_the_tokens_in_flight(
-    catalog: Catalog, release: str, tokens: int, in_flight: int
+    release: str, tokens: int, in_flight: int
 ) -> None:
     """``v1/kv_cache_interface.py::SlidingWindowSpec``: ``cdiv(sliding_window - 1 + tokens, block_size) + 1`` blocks.
 
@@ -658,7 +658,6 @@ def test_a_window_reserves_what_it_sees_and_the_tokens_in_flight(
         engine=f"vllm@{release}",
         max_batched_tokens=tokens,
         context_tokens=131072,
-        catalog=catalog,
     ).plan
     block = 12 * 16 * 8 * (64 + 64) * 2
     assert plan.block_bytes == block

@@ -26,7 +26,7 @@ SHORT = [
 
 
 def asked(model, gpu, options):
-    return kvreport.estimate(model, gpu=gpu, catalog=CATALOG, **options)
+    return kvreport.estimate(model, gpu=gpu, **options)
 
 
 @pytest.mark.parametrize(("model", "gpu", "options"), SHORT)
