@@ -54,14 +54,18 @@ def main() -> None:
                     draft = _read(asked.configs / "drafts" / f"{told[DRAFT]}.json")
                     (beside / "config.json").write_text(json.dumps(draft["config"]))
                     told[DRAFT] = str(beside)
-                cases.append({**case, "words": None, "flags": told, "pools": [BUDGET]})
+                cases.append({**case, "model": source.stem, "words": None, "flags": told, "pools": [BUDGET]})
                 row = {"id": source.stem.replace("--", "/", 1), "gpu": asked.gpu, "flags": flags}
                 rows.append(row | {"class_defaults": case["class_defaults"]})
         device = load_catalog().accelerator(asked.gpu)
         answers = ask(asked.python, "sglang", device, cases, path=asked.path, seconds=SECONDS)
     for row, answer in zip(rows, answers, strict=True):
         at = answer.pop("at", [{}]) or [{}]
-        none = dict.fromkeys(("window_tokens", "state_slots"))
+        none = {
+            "window_tokens": None,
+            "state_slots": None,
+            "chunk_tokens": -1,
+        }  # -1 is no count that comes back
         print(json.dumps(row | none | {"sglang": answer.pop("release", None)} | answer | at[0]))
 
 

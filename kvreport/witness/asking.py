@@ -58,6 +58,7 @@ class AskedStart:
     """One start that an engine is asked about.
 
     Attributes:
+        model: The model's id, by which SGLang knows Llama 2.
         config: The model's ``config.json``.
         quantizer: The checkpoint's ``hf_quant_config.json``, or None.
         words: Flags of the server, without its name and the model.
@@ -65,6 +66,7 @@ class AskedStart:
         lengths: Tokens of a request; none for the engine's own.
     """
 
+    model: str
     config: Mapping[str, Any]
     quantizer: Mapping[str, Any] | None
     words: tuple[str, ...]
@@ -217,6 +219,7 @@ def case_of(
     told = () if command is None else command.words  # both engines have a server
     words = [one if isinstance(one, str) else json.dumps(dict(one)) for one in told]
     return AskedStart(
+        model=request.model.id,
         config=config,
         quantizer=quantizer,
         words=tuple(words[words.index(served.model) + 1 :]),

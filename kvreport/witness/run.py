@@ -3,7 +3,7 @@
     PYTHON kvreport/witness/run.py < QUESTION.json
 
 The question has ``engine`` (``vllm`` or ``sglang``), ``device`` (:func:`stand_in.pretend`), ``path`` (the folder of an
-unpacked wheel, or null for the engine that is installed) and ``cases``: ``config``, ``quantizer`` (the checkpoint's
+unpacked wheel, or null for the engine that is installed) and ``cases``: ``model`` (its id), ``config``, ``quantizer`` (the checkpoint's
 ``hf_quant_config.json`` or null), ``words`` (flags of the server, the model left out), ``pools`` (bytes) and
 ``lengths`` (tokens). An answer is the engine's figures, or ``error``: what it said.
 """
@@ -14,6 +14,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -49,8 +50,9 @@ def main() -> None:
         for number, case in enumerate(question["cases"]):
             os.environ.clear()  # some classes set variables of their process, which would answer the next case
             os.environ.update(variables)
-            folder = Path(scratch) / str(number)
-            folder.mkdir()
+            named = re.sub(r"[^\w.-]+", "--", case.get("model", ""))[:80].strip(".")
+            folder = Path(scratch) / str(number) / (named or "model")
+            folder.mkdir(parents=True)
             (folder / "config.json").write_text(json.dumps(case["config"]), encoding="utf-8")
             if case.get("quantizer"):
                 (folder / "hf_quant_config.json").write_text(json.dumps(case["quantizer"]), encoding="utf-8")

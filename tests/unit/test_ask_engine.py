@@ -236,3 +236,22 @@ def test_a_variable_that_one_case_sets_does_not_answer_the_next(tmp_path: Path) 
     )
     first, second = map(json.loads, done.stdout.splitlines())
     assert first == second == {"release": "1.0", "OF_THE_ENGINE": "kept", "OF_A_CASE": None}
+
+
+def test_the_folder_of_a_case_has_the_name_of_its_model(tmp_path: Path) -> None:
+    """SGLang knows Llama 2 by the path (0.5.23 ``srt/arg_groups/memory_hook.py``)."""
+    (tmp_path / "on_named.py").write_text(
+        "class NamedPlanner:\n"
+        "    release = '1.0'\n"
+        "    def __init__(self, device): pass\n"
+        "    def answer(self, folder, case): return {'folder': folder.rpartition('/')[2]}\n",
+        encoding="utf-8",
+    )
+    cases = [{"config": {}, "model": name} for name in ("meta-llama/Llama-2-7b-hf", "../..", "")]
+    question = {"engine": "named", "device": {}, "path": str(tmp_path), "cases": cases}
+    script = Path(asking.__file__).with_name("run.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], input=json.dumps(question), capture_output=True, text=True, check=True
+    )
+    named = [json.loads(line)["folder"] for line in done.stdout.splitlines()]
+    assert named == ["meta-llama--Llama-2-7b-hf", "--", "model"]
