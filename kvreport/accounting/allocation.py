@@ -456,6 +456,7 @@ def _plan_key(case: Case, device: Accelerator | None, serving: Serving) -> Hasha
         serving.sequences,
         serving.window_share,
         serving.max_states,
+        case.images,
     )
     return (
         "plan",

@@ -147,6 +147,7 @@ def read_config_report(
         "vocabulary": blueprint.vocabulary,
         "intermediate_size": blueprint.intermediate_size,
         "rotary_axes": _rotary_axes(text) if blueprint.rotates else 0,
+        "attends_both_ways": blueprint.both_ways,
         "experts": _experts(blueprint),
         "layers": layer_groups(blueprint.layers, blueprint.predicting),
         "weights": weight_groups(blueprint, quantization.released),

@@ -195,6 +195,9 @@ class Model(Record):
     # Positions that whole heads rotate by: 3 where time, height and width each have their own, 0 where no
     # head rotates.
     rotary_axes: Annotated[int, Field(ge=0, le=4)] = 1
+    # True if its config lets the tokens of an image attend to one another in both directions; False also where the class
+    # alone decides.
+    attends_both_ways: bool = False
     experts: Experts | None = None
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
     weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]

@@ -134,7 +134,7 @@ def _attention(
 )
 def gemma4(keys: Keys) -> Blueprint:
     """The layers of Gemma 4 behind a tower for images and one for sound."""
-    return _gemma4(keys, _gemma4_towers)
+    return _seeing(keys, _gemma4_towers, None)
 
 
 @reads(
@@ -145,7 +145,7 @@ def gemma4(keys: Keys) -> Blueprint:
 )
 def gemma4_unified(keys: Keys) -> Blueprint:
     """The same layers; patches and sound come in through a matrix each, without towers."""
-    return _gemma4(keys, _gemma4_entries)
+    return _seeing(keys, _gemma4_entries, "vision")
 
 
 @reads(
@@ -214,6 +214,13 @@ def diffusion_gemma(keys: Keys) -> Blueprint:
         *part("gated_mlp", keys, path, hidden=hidden, mlp_width=width),
         Weight("model.decoder.layers.*.layer_scalar", "other", (1,), count=len(blueprint.layers)),
     )
+    return blueprint
+
+
+def _seeing(keys: Keys, towers: Callable[[Keys, int], Tensors], default: str | None) -> Blueprint:
+    """The layers of a model whose config says whether the tokens of an image see both ways, or the class's default."""
+    blueprint = _gemma4(keys, towers)
+    blueprint.both_ways = keys.data.get("use_bidirectional_attention", default) == "vision"
     return blueprint
 
 

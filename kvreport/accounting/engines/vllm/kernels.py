@@ -52,6 +52,8 @@ OWN_CDNA: Final = 3
 """The first generation of CDNA that AITER's kernels run on (0.33.0 ``_aiter_ops.py::is_aiter_found_and_supported``)."""
 
 SINKS: Final = ("self_attn.sinks", "self_attn.attention_sink_bias")
+MASKED_HEADS: Final = frozenset({256, 512})
+"""Head widths of the kernels for images (0.30.0 and 0.33.0 ``v1/attention/backends/triton_flashinfer.py``)."""
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
 
@@ -126,6 +128,8 @@ class Traits:
     # True if it has attention sinks, and keys as wide as values (others have kernels of their own, ``models/mimo_v2.py``).
     sinks: bool
     plain: bool  # True if it has full attention only, its own or shared, or an encoder's.
+    # True if the tokens of an image attend to one another in both directions, in heads that kernels for them take.
+    masked: bool
 
     @classmethod
     @remembered
@@ -154,6 +158,8 @@ class Traits:
             plain=all(
                 isinstance(cache, FullAttention | CrossAttention | Shared) for cache in model.every_cache
             ),
+            masked=(model.attends_both_ways or engine.lists("attends_both_ways", model.architecture))
+            and not MASKED_HEADS.isdisjoint(heads),
         )
 
 
@@ -198,7 +204,7 @@ def plan_class(
     own, and windows count in full where there is no hybrid cache manager.
     """
     shape = Traits.of(model, engine)
-    if shape.plain and shape.widest_head < _WIDE_HEAD and not shape.sinks:
+    if shape.plain and shape.widest_head < _WIDE_HEAD and not (shape.sinks or shape.masked):
         return None
     device = Device.of(accelerator)
     stored = stored_format(model, engine, kv_format, accelerator)
@@ -282,7 +288,10 @@ class Kernels:
             return max(default, self._latent_block(self.traits.latent))
         if self.fp8 and self.device.major == 9 and self.traits.widest_head == _WIDE_HEAD:
             return max(default, 64)
-        if self.traits.sinks and self.device.aiter and release_of(self.engine).has("sinks_in_aiter"):
+        long = release_of(self.engine).names("blocks_of_64")
+        if self.traits.sinks and self.device.aiter and "sinks on AMD" in long:
+            return max(default, 64)
+        if self.traits.masked and self.device.nvidia and self.device.major == 10 and "images" in long:
             return max(default, 64)
         return default
 

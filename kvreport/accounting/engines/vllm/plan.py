@@ -98,6 +98,7 @@ def plan(
         kv_format=_plain(stored_format(model, engine, kv_format, case.accelerator)),
         tensor_parallel=layout.tensor,
         device=Device.of(case.accelerator),
+        images=case.images,
     )
     if _is_plain(kv_format) and layers.only_packed():
         raise InputError(
@@ -210,6 +211,7 @@ class _Layers:
         kv_format: KvFormat | None,
         tensor_parallel: int,
         device: Device,
+        images: bool = True,
     ) -> None:
         self.model = model
         self.engine = engine
@@ -217,6 +219,9 @@ class _Layers:
         self.tensor_parallel = tensor_parallel
         self.device = device
         self.shape = Traits.of(model, engine)
+        if not images or (kv_format is not None and kv_format.scale_bytes):
+            # Text alone, and scales for each token, are left to the kernels of other models.
+            self.shape = replace(self.shape, masked=False)
         self.kv_format = kv_format
         self.fp8 = kv_format is not None and kv_format.bits == 8
         if engine.lists("cache_type_ignored", model.architecture):
