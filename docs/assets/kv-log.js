@@ -606,11 +606,16 @@
       if (end && (untold || end.stops)) return end.sentence;
       const { sentences } = kvKernel.words;
       if (found.passed) return sentences.log_passed.replace("{longest}", count(found.longest));
-      if (found.concurrency === null || found.longest === null) {
-        return "The log does not show how many requests fit.";
+      const tokens = reading.facts.full_tokens || reading.facts.kv_tokens;
+      if (untold && tokens) {
+        const [short, middle, long] = [8, 32, 128].map((length) =>
+          count(Math.trunc(tokens / (length * 1024)))
+        );
+        return sentences.log_tokens.replace("{tokens}", count(tokens)).replace("{short}", short)
+          .replace("{middle}", middle).replace("{long}", long);
       }
+      if (untold) return "The log does not show how many requests fit.";
       if (found.shorterRuns) {
-        const tokens = reading.facts.full_tokens || reading.facts.kv_tokens;
         return sentences.log_runs_shorter.replace("{tokens}", count(tokens)).replace(
           "{longest}",
           count(found.longest),

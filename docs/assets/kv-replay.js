@@ -255,9 +255,7 @@
       return make(
         "p",
         {},
-        `${said}The command below finds the number of replicas with which 95% wait at most one second, if it has `,
-        make("code", {}, "--wait 1"),
-        " at its end.",
+        `${said}The command below finds the number of replicas with which 95% wait at most one second.`,
       );
     }
 
@@ -420,9 +418,11 @@
         );
       const mean = held.reduce((sum, bytes) => sum + bytes, 0) / held.length;
       const large = ranked(held, 0.95);
-      return `${count(Math.floor(at.config.free / mean))} requests of mean size fit at once on ${
-        onDevices(at.config.size, at.gpu.short)
-      }, ${count(Math.floor(at.config.free / large))} of the 95th percentile${
+      return `${at.model.name}: ${
+        count(Math.floor(at.config.free / mean))
+      } requests of mean size fit at once on ${onDevices(at.config.size, at.gpu.short)}, ${
+        count(Math.floor(at.config.free / large))
+      } of the 95th percentile${
         without(at)
       }. The trace does not state which prompts begin with the same text (as hash_ids do in Mooncake’s format), so prefix cache hits are not counted.`;
     }
@@ -457,7 +457,7 @@
         ? chosen
         : trace.name;
       const size = at.config ? ` --tp ${at.config.size}` : "";
-      const rate = trace.arrivals === "recorded" ? "" : " --rate R";
+      const rate = trace.arrivals === "recorded" ? " --wait 1" : " --rate R";
       return make(
         "p",
         { class: "kv-note" },

@@ -131,6 +131,9 @@ class Diagnosis:
         tokens = tokens_of(self.reading)
         if self.concurrency is None and longest is not None and tokens is not None and started(self.reading):
             return SENTENCES["log_passed"].format(longest=f"{longest:,}")
+        if (self.concurrency is None or longest is None) and tokens:
+            short, middle, long = (f"{tokens // length:,}" for length in (8_192, 32_768, 131_072))
+            return SENTENCES["log_tokens"].format(tokens=f"{tokens:,}", short=short, middle=middle, long=long)
         if self.concurrency is None or longest is None:
             return "The log does not show how many requests fit."
         if runs_shorter(self.reading, self.concurrency):

@@ -50,7 +50,7 @@ def test_a_published_trace_is_answered_as_python_answers_it(page, address):
     text = page.inner_text(BOX)
     assert "of prompt tokens hit the cache of Llama 3.1 8B" in text
     assert "A hit rate of 40.0% takes" in text
-    assert f"kvreport replay mooncake-synthetic {MODEL} --gpu {GPU} --tp 1" in text
+    assert f"kvreport replay mooncake-synthetic {MODEL} --gpu {GPU} --tp 1 --wait 1" in text
     assert page.locator(f"{BOX} > figure svg polyline").count() == 2
 
 

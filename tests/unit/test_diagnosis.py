@@ -592,6 +592,13 @@ def test_a_pool_above_the_devices_memory_is_not_used(gpu: str | None) -> None:
     assert any("5,446.00 GiB is more than" in note for note in found.notes)
 
 
+def test_a_lone_number_of_tokens_is_divided_by_common_lengths() -> None:
+    found = diagnose("GPU KV cache size: 284,928 tokens")
+    assert found.headline == (
+        "The cache holds 284,928 tokens. If every layer keeps every token, these are 34 requests of 8K, 8 of 32K or 2 of 128K."
+    )
+
+
 @pytest.mark.parametrize(
     "counted",
     [
