@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kvreport import units
+from kvreport.catalog.load import RELEASED
 from kvreport.catalog.observation import Observation
 from kvreport.evidence.validation import Compared, Validation
 from kvreport.publish.attention_types import cache_kind
@@ -84,7 +85,7 @@ def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -
         return (
             ("quantity", quantities[quantity]),
             ("engine", engine_name(case.observation.engine)),
-            ("format", (case.weights or "unknown").upper().replace("UNKNOWN", "unknown")),
+            ("format", _format(case)),
             ("layers", experts),
             ("kind", "unknown" if model is None else cache_kind(model)),
             ("flags", "all known" if case.complete else "in part"),
@@ -108,6 +109,15 @@ def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -
     )
     rows = zip(table.rows, printed, strict=True)
     return replace(table, rows=tuple(replace(row, keys=keys(one[0], one[2].quantity)) for row, one in rows))
+
+
+def _format(case: Compared) -> str:
+    """The weight format of what ran; of a copy whose format the catalog does not have, the log's own words name it."""
+    seen = case.observation
+    files = seen.engine.endswith("llama.cpp") and seen.weight_format == RELEASED
+    if seen.quantization and (seen.weight_format is None or files):
+        return "another copy"
+    return "unknown" if case.weights is None else case.weights.upper()
 
 
 def _excluded(found: Validation) -> Table:
