@@ -941,8 +941,14 @@
     return rest;
   }
 
+  const SIZED = /^\d+gb$/;
+
   /* The longest run of words that is a name of an accelerator. */
-  function gpuIn({ gpus, models, machines }, words, state, understood, devices, home) {
+  function gpuIn({ gpus, models, machines }, asked, state, understood, devices, home) {
+    // "with 256gb", "and 256gb": a size of memory that follows is the accelerator's.
+    const words = asked.filter((word, n) =>
+      !(/^(with|and|has|having)$/.test(word) && SIZED.test(asked[n + 1]))
+    );
     for (let size = Math.min(5, words.length); size >= 1; size -= 1) {
       for (let n = 0; n + size <= words.length; n += 1) {
         const phrase = plainName(words.slice(n, n + size).join(" "));
@@ -964,12 +970,16 @@
         }
         if (!found) continue;
         const before = words.slice(0, n), after = words.slice(n + size);
-        const memory = /\d+gb/.exec(plainName(found.name))?.[0];
-        if (memory && /^\d+gb$/.test(after[0]) && after[0] !== memory) {
+        const memory = /\d+gb/.exec(plainName(found.name))?.[0] || plainName(found.stored || "");
+        if (memory && !SIZED.test(after[0]) && SIZED.test(before.at(-1))) after.unshift(before.pop());
+        if (memory && SIZED.test(after[0]) && after[0] !== memory) {
           // The same of another size: among the accelerators, or among the machines people have at home.
           const other = gpus.find(({ plain }) => plain.includes(phrase) && plain.includes(after[0]));
-          const series = found.id.replace(/-\d+$/, "");
-          const sibling = machines.find(({ id, plain }) => id.startsWith(series) && plain.includes(after[0]));
+          const series = found.id.replace(new RegExp(`-${parseInt(memory, 10)}$`), "");
+          const sizes = new RegExp(`^${series}-\\d+(gb)?$`);
+          const sibling = machines.find(({ id, base, plain }) =>
+            plain.includes(after[0]) && (base.endsWith(phrase) || sizes.test(id))
+          );
           if (other) after.shift();
           else if (sibling || /^m\d/.test(phrase)) {
             const said = `${words.slice(n, n + size).join(" ")} ${after.shift()}`;
@@ -996,7 +1006,7 @@
         return [...before, ...after];
       }
     }
-    return words;
+    return asked;
   }
 
   /* Accelerators after the first one: "h100 vs mi300x". */

@@ -70,8 +70,8 @@
   }
 
   /* What makes the activations of experts over data ranks many times those of other layouts, and what reduces them. */
-  function gatheredNote({ site }, deployment) {
-    const { layout, ceiling } = deployment, parts = ceiling ? null : kvCapacity.reserveParts(deployment);
+  function gatheredNote({ site, deployment: { layout } }, rank) {
+    const parts = rank.ceiling ? null : kvCapacity.reserveParts(rank);
     return parts && site.engine.family === "vllm" && layout.dp > 1 && layout.ep
       ? ` ${
         result.fill(words.sentences.experts_of_ranks, {

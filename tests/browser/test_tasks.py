@@ -220,6 +220,14 @@ def test_a_question_of_no_model_leads_to_the_pages_found_and_to_where_to_begin(r
     assert not reader.page.locator("[data-kv-slot=chart] svg").count()
 
 
+def test_unequal_gpus_of_one_machine_are_answered_with_a_bar_for_each(reader):
+    """A note about data ranks read the layout of each GPU, which only the deployment has."""
+    reader.ask("llama 8b h100 + rtx 4090 8k")
+    bars = reader.page.locator("[data-kv-slot=bar]")
+    assert "could not be read" not in reader.page.locator(".kv-answer").inner_text()
+    assert [name in bars.inner_text() for name in ("H100", "RTX 4090")] == [True, True]
+
+
 def test_a_pasted_start_command_is_answered_on_the_page(reader, answer):
     """It was answered with another command, to be run elsewhere."""
     reader.ask(

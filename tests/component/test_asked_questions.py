@@ -166,6 +166,34 @@ NAMES = {
 """What prose calls a model by."""
 
 
+def test_a_size_of_memory_in_a_sentence_decides_the_machine() -> None:
+    """A "M3 Ultra with 256GB" was answered for one of 512 GB."""
+    sized = [(one[0], re.match(r"(\D.*?) (\d+) ?GB", one[1])) for one in shared()["names"]["machines"]]
+    named = [
+        (key, found[1].partition(" (")[0], found[2])
+        for key, found in sized
+        if found and re.search(r"\d", found[1])
+    ]
+    assert len(named) > 20
+    texts = [
+        text
+        for _, name, size in named
+        for text in (
+            f"what runs on a {name} with {size} GB?",
+            f"{size}GB {name} models",
+            f"{name} and {size} GB",
+        )
+    ]
+    stored = {one[0]: one[6] for one in shared()["names"]["gpus"] if len(one) > 6}
+    rows = [(key, f"{size} GB") for key, _, size in named for _ in range(3)]
+    wrong = []
+    for text, found, (key, size) in zip(texts, asked(texts), rows, strict=True):
+        told = found.get("machine") or found["state"].get("gpu")
+        if told not in (key, None) and stored.get(told) != size:
+            wrong.append((text, told, found["missed"]))
+    assert not wrong, wrong
+
+
 def test_a_word_of_the_language_names_no_model(repository: Any) -> None:
     """ "checked" was read as DBRX for its "data", "all" as ALLaM, "larger" as Large, "seen" as Seed."""
     pages = [*repository.glob("docs/**/*.md"), *repository.glob("docs/chapters/*.py")]
