@@ -1549,10 +1549,21 @@
           links: [["compare these engines", `compare/?engines=${listed.join()}`]],
         };
       }
+      const older = unpublished.map((one) => one.said.split(" ")[0]);
+      if (![...families, ...older].includes("vllm") && families.size + older.length) {
+        return {
+          said:
+            "Only releases of vLLM are compared for all models. A page has the rules of the other engines.",
+          links: [
+            ["how each engine divides memory, and since which release", "about/engines/"],
+            ["compare models, GPUs or engines", "compare/"],
+          ],
+        };
+      }
       return {
-        said: ["A page has what each release changed for all models.", ...nearest].join(" "),
+        said: ["A page has what each release of vLLM changed for all models.", ...nearest].join(" "),
         links: [
-          ["what each engine release changed", "data/engine-releases/"],
+          ["what each release of vLLM changed", "data/engine-releases/"],
           [
             "compare models, GPUs or engines",
             listed.length > 1 ? `compare/?engines=${listed.join()}` : "compare/",
@@ -1584,7 +1595,7 @@
             nearest.length ? "compare the nearest releases" : "compare models, GPUs or engines",
             sides ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
           ],
-          ...(nearest.length ? [["what each engine release changed", "data/engine-releases/"]] : []),
+          ...(nearest.length ? [["what each release of vLLM changed", "data/engine-releases/"]] : []),
           ...(model ? found.each : []).map(([id, number]) => [
             `${number > 1 ? `${number} ×` : "one"} ${site.gpus.find((gpu) => gpu.id === id).short}`,
             kvState.search({ ...state, gpu: id, tp: number }),

@@ -254,6 +254,7 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
         "local": {machine.id for machine in picker.home_machines(catalog())},
         "data": {"engine-releases"},
         "evidence": {"claims"},
+        "about": {page.stem for page in (repository / "docs" / "about").glob("*.md")},
         "questions": {page.stem for page in (repository / "docs" / "questions").glob("*.md")},
     }
     for found in asked([row["ask"] for row in questions(repository)]):
@@ -272,6 +273,7 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
                 "data",
                 "evidence",
                 "questions",
+                "about",
                 "your-model",
             }, address
             assert not name or name in known[folder], address
