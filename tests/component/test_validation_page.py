@@ -66,7 +66,7 @@ def test_figures_are_filtered_by_engine_format_and_kind_of_model(logs: Page, fou
     assert html.select_one(".kv-index-tools")["data-kv-errors"] in offered
 
 
-def test_a_copy_is_not_filtered_by_the_format_of_its_release(logs: Page, found: Validation) -> None:
+def test_a_copy_is_not_filtered_by_the_format_of_its_release(logs: Page) -> None:
     """Files in Q8_0 and copies in AWQ and NVFP4 stood under FP8, the format of the release that they were made from."""
     rows = section(logs, "logs").select("tbody tr")
     shown = {row.small.get_text(): row["data-format"] for row in rows if row.small}
