@@ -473,8 +473,7 @@ takeaway(
 gpu_seconds_decode = RANKS * decode_load / ARRIVALS / OUTPUT  # per output token
 gpu_seconds_prefill = RANKS * prefill_load / ARRIVALS / PROMPT  # per prompt token
 table(
-    f"Cost for prompts of {PROMPT:,} and answers of {OUTPUT:,} tokens in full batches on {RANKS} x {GPU}, "
-    f"at a price of {PRICE:g} per GPU-hour and an efficiency of {EFFICIENCY:g}",
+    f"Cost on {RANKS} {GPU} with full batches, at {PRICE:g} per GPU-hour and an efficiency of {EFFICIENCY:g}",
     ["Tokens", "GPU-seconds per million", "Price per million"],
     [
         ["prompt", 1e6 * gpu_seconds_prefill, 1e6 * gpu_seconds_prefill / 3600 * PRICE],
