@@ -167,7 +167,7 @@ _SERVED = re.compile(r"A single GPU serves ([\d,]+) of [\d,]+ models as released
 _CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
 _BAR = re.compile(r'<figure class="kv-figure kv-barfigure"[^>]*>(.*?)<figcaption>(.*?)</figcaption>', re.S)
 _IN_BAR = re.compile(r"with ([\d,]+) concurrent requests? of (\d+[KM]) tokens")
-_USABLE = re.compile(r"([\d,.]+) GiB is usable")
+_USABLE = re.compile(r"process can use ([\d,.]+) GiB")
 _MACHINE = re.compile(r"^Models to run: (.+)\.$")
 
 

@@ -83,7 +83,7 @@ def test_a_count_of_models_that_differs_from_the_table_is_a_fault():
 
 
 BAR = """<figure class="kv-figure kv-barfigure"><ul><li>weights <b>15.0 GiB</b></li><li>KV cache <b>{cache} GiB</b></li></ul>
-<figcaption>Memory of one GPU with {count} concurrent requests of 8K tokens. 79.11 GiB is usable.</figcaption></figure>"""
+<figcaption>Memory of one GPU with {count} concurrent requests of 8K tokens. A process can use 79.11 GiB, and the engine may take 92% of it.</figcaption></figure>"""
 LEAD = "A serves 54 concurrent requests of 8K tokens each on one H100."
 
 
