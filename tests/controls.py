@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from os.path import commonpath
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -68,6 +68,10 @@ FIND: Final = """(place) => {
   }
   return found;
 }"""
+
+NOTHING_COPIED: Final = """() =>
+  [...document.querySelectorAll('button')].every((one) => one.textContent.trim() !== 'Copied')"""
+"""True once no button says any more that it copied, as it does for two seconds."""
 
 STATE: Final = """(place) => {
   const root = document.querySelector(place);
@@ -367,6 +371,7 @@ class Presser:
         """What the page says under its address when it is opened anew, beside what it says now."""
         self.page.keyboard.press("Escape")
         self.page.evaluate(UNFOLDED)
+        self.page.wait_for_function(NOTHING_COPIED)
         now = self.state()
         self.page.goto("about:blank")
         self.activity.requests.clear()
@@ -378,7 +383,7 @@ class Presser:
         for name, text in now["slots"].items():
             other = then["slots"].get(name, "")
             if other != text:
-                at = max(len(commonpath((other, text))) - 20, 0)
+                at = max(len(commonprefix((other, text))) - 20, 0)  # noqa: RUF071 - texts, not paths
                 report.faults.append(
                     f"{now['address']} says {other[at : at + 80]!r} in {name}, and said {text[at : at + 80]!r}"
                 )
