@@ -112,10 +112,10 @@ def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -
 
 
 def _format(case: Compared) -> str:
-    """The weight format of what ran; of a copy whose format the catalog does not have, the log's own words name it."""
+    """The weight format of what ran; "another copy" where that is no release, and the log's own words name it."""
     seen = case.observation
-    files = seen.engine.endswith("llama.cpp") and seen.weight_format == RELEASED
-    if seen.quantization and (seen.weight_format is None or files):
+    converted = seen.engine.endswith("llama.cpp") and seen.weight_format in (None, RELEASED)
+    if converted or (seen.quantization and seen.weight_format is None):
         return "another copy"
     return "unknown" if case.weights is None else case.weights.upper()
 
