@@ -61,9 +61,8 @@ class Blueprint:
     weight_format: str | None = None
     notes: list[str] = field(default_factory=list)
     rotates: bool = True  # False for a class whose heads do not rotate by position.
-    both_ways: bool = (
-        False  # True if the config lets the tokens of an image attend to one another in both directions.
-    )
+    # True if the config lets the tokens of an image attend to one another in both directions.
+    both_ways: bool = False
     # What a prediction layer keeps, where the config says it; None where it is as the class has it.
     predicting: tuple[Cache, ...] | None = None
 
