@@ -1636,7 +1636,12 @@
       if (found.counts && own && model && !cost.length && !waits) return null;
       return {
         said: "The sizer finds the GPUs for a workload, and their cost.",
-        links: [size],
+        links: /\bmillion\b|\bper (output )?token/i.test(text)
+          ? [[
+            "what a million tokens cost, with an example",
+            "learn/one-decision-chain/#10-what-does-it-cost",
+          ], size]
+          : [size],
         fewest: Boolean(model && !own),
       };
     }

@@ -254,6 +254,7 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
         "local": {machine.id for machine in picker.home_machines(catalog())},
         "data": {"engine-releases"},
         "evidence": {"claims"},
+        "learn": {path.stem[3:] for path in (repository / "docs" / "chapters").glob("*.py")},
         "about": {page.stem for page in (repository / "docs" / "about").glob("*.md")},
         "questions": {page.stem for page in (repository / "docs" / "questions").glob("*.md")},
     }
