@@ -29,7 +29,7 @@ from kvreport.accounting import capacity
 from kvreport.accounting.allocation import plan_blocks
 from kvreport.accounting.case import Case
 from kvreport.accounting.deployment import lay_out
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.architectures import read_config

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.pools import PoolFlags, RankPools, pool_rule, pools_of
 from kvreport.accounting.extras import with_draft

@@ -46,7 +46,7 @@ import numpy as np
 import yaml
 
 from kvreport.accounting.allocation import allocate
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang.rules import BANDS as SGLANG_BANDS
 from kvreport.accounting.engines.sglang.rules import band_kind as sglang_band_kind
 from kvreport.accounting.engines.sglang.rules import grown

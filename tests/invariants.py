@@ -24,14 +24,14 @@ from record_files import observed
 
 import kvreport
 from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
+from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kernel import INDEXED_CONTEXT
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.support import lacks_class
+from kvreport.accounting.support_lookup import lacks_class
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.caches import FullAttention, Indexer, Latent
 from kvreport.catalog.load import Catalog, open_catalog

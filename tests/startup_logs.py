@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvreport.site.pages.log import EXAMPLE
+from kvreport.site.pages.log_reader import EXAMPLE
 
 # Start-up lines as published in issues and repositories of both engines, with what surrounds them.
 LOGS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.accounting.engines.registry import FAMILIES
+from kvreport.accounting.engines.by_family import FAMILIES
 
 HEAVY = ("altair", "jinja2", "mkdocs", "pandas", "pyarrow", "vl_convert")
 

@@ -9,7 +9,7 @@ from kvreport.accounting.allocation import plan_blocks
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import Case, Launch
 from kvreport.accounting.deployment import lay_out
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving

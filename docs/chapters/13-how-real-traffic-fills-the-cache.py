@@ -39,10 +39,10 @@ from kvreport.book.chapter import (
     wrong,
 )
 from kvreport.traffic.answers import replay
-from kvreport.traffic.deployment import separate_pools
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import DEFINITIONS, hit_counts
 from kvreport.traffic.order import replay_in_order
+from kvreport.traffic.replay_setup import separate_pools
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.trace import TracedRequest, build, with_outputs

@@ -10,8 +10,8 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import Case, Memo
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import NOTHING, Loading, Reserve
 from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
 from kvreport.accounting.numeric import Integers

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from kvreport.accounting import numeric as xp
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout

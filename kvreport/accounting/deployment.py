@@ -35,8 +35,8 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.shares import pool_bytes
 from kvreport.accounting.stages import partition_of, stages
 from kvreport.accounting.state_types import with_precisions
-from kvreport.accounting.support import alone_codes, spread_codes
-from kvreport.accounting.support import codes as refusals
+from kvreport.accounting.support_lookup import alone_codes, spread_codes
+from kvreport.accounting.support_lookup import codes as refusals
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.release import release_of, trait

@@ -25,7 +25,7 @@ from kvreport.accounting.allocation import FollowedLengths, device_class, length
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Deployment, lay_out
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers, Reals
 from kvreport.accounting.offers import Choices, Offer, Solution

@@ -22,7 +22,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.toc import get_toc
 
 from kvreport import resources
-from kvreport.adapters import assets, meta_tags, not_found_page, page_cache, search, theme_patches
+from kvreport.adapters import assets, meta_tags, not_found_page, page_cache, search_index, theme_patches
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book, refuse
 from kvreport.adapters.generated import GeneratedPage, anchors, announce, date, published
 from kvreport.adapters.notebooks import Notebooks, notebooks
@@ -76,7 +76,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.ahead: Ahead | None = None
         self.mount = Mount()
         self.publishes = False
-        self.index: search.SearchIndex | None = None
+        self.index: search_index.SearchIndex | None = None
         self.nav: Navigation | None = None
         self.page_cache: PageCache | None = None
         self.records: Records | None = None
@@ -153,7 +153,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self._refuse(file.src_uri for file in pages if file.dest_uri.startswith(self.mount.prefix))
         else:
             ours = "search" in config.plugins or "material/search" in config.plugins
-            self.index = search.SearchIndex() if ours and search.install(files, config) else None
+            self.index = search_index.SearchIndex() if ours and search_index.install(files, config) else None
             self._take_book(files, config)
             if self.index is not None and self.book is not None:
                 self.index.kept = self.book.kept

@@ -23,8 +23,8 @@ from kvreport.architectures.decoder import (
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import EncoderLine, Listing, part_listing
 from kvreport.architectures.parts import ConfigSection, Formulas, part
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors
 
 
 def encoder_section(line: EncoderLine, keys: Keys) -> ConfigSection:

@@ -10,7 +10,7 @@ from kvreport.architectures.attention import grouped_heads, head_dim
 from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
-from kvreport.architectures.weights import Tensors, embedding, norm, output_head, placed
+from kvreport.architectures.tensor_builders import Tensors, embedding, norm, output_head, placed
 from kvreport.catalog.release import is_before
 
 _CONTEXT_KEYS: Final = (

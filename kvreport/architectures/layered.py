@@ -43,13 +43,13 @@ from kvreport.architectures.decoder import (
     prediction_layers,
     sizes,
 )
-from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listing import Listing, files, read_listing, sections, stated_types, with_base
+from kvreport.architectures.listing_formulas import evaluate
 from kvreport.architectures.parts import UNSAID, ConfigSection, row_tensors
 from kvreport.architectures.published import published
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import Cache
 
 FOLDER: Final = "layered"

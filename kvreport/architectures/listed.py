@@ -10,10 +10,10 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Weight
 from kvreport.architectures.cache_lines import cache_of, called
 from kvreport.architectures.composites import text_model
 from kvreport.architectures.decoder import saved_before_five
-from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.families import index
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.listing import CacheLine, Listing
+from kvreport.architectures.listing_formulas import evaluate
 from kvreport.architectures.parts import KERNEL, Formulas, kernel, row_tensors
 from kvreport.architectures.published import published_defaults
 

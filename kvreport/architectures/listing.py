@@ -4,7 +4,7 @@ A listing is text: a head of ``name: value`` lines, then one line per tensor,
 
     model.layers.*.self_attn.{k_proj,v_proj}.weight  attention  (kv*head_dim, hidden_size)  x layers  linear bias
 
-whose sizes are formulas over the keys of the config (:mod:`kvreport.architectures.expressions`). The
+whose sizes are formulas over the keys of the config (:mod:`kvreport.architectures.listing_formulas`). The
 files under ``listings/`` hold one section per class, begun by ``[ClassName]``; the page on adding a
 model explains every word of the head by an example. What many classes have (a layer, an encoder) is a section of
 ``parts/``: ``part: bert_layer bert.encoder.layer.* text_config`` puts its rows into a module, with the sizes of a section.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.catalog.caches import Cache, Precision, RecurrentState, StateTensor
 
 

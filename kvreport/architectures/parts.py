@@ -16,10 +16,10 @@ from math import prod
 from typing import Any, Final
 
 from kvreport.architectures.blueprint import Weight
-from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.listing import Listing, TensorRow, part_listing
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.listing_formulas import MAX_VALUE, evaluate
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.errors import InputError
 
 UNSAID: Final = dict.fromkeys(

@@ -16,7 +16,7 @@ from kvreport.architectures import codebooks, integers
 from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.compressed_tensors import block_form, compressed_tensors
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.mlx import is_mlx, mlx
+from kvreport.architectures.mlx_checkpoints import is_mlx, mlx
 from kvreport.architectures.quantized_modules import (
     Quantization,
     convert,

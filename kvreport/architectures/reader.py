@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from kvreport.architectures.assumptions import assumptions, check, not_read
 from kvreport.architectures.blueprint import Blueprint, layer_groups, weight_groups
 from kvreport.architectures.keys import Keys, read_json
-from kvreport.architectures.mlx import is_mlx, leave_out
+from kvreport.architectures.mlx_checkpoints import is_mlx, leave_out
 from kvreport.architectures.not_a_config import CONFIG_FILES, as_config, config_file
 from kvreport.architectures.quantization import read_quantization
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.tensor_builders import Tensors
 
 MAX_DEPTH: Final = 500
 

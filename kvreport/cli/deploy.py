@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvreport.catalog.server_flags import dashed, flag_names
-from kvreport.cli.server_flags import PASSED_ON
+from kvreport.cli.flag_effects import PASSED_ON
 from kvreport.errors import InputError
 from kvreport.words import ENGINES
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS
-from kvreport.cli.server_flags import not_followed_word
+from kvreport.cli.flag_effects import not_followed_word
 from kvreport.deployments.shell import CONTAINERS
 from kvreport.errors import InputError, shorten
 

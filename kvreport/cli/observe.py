@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     import yaml
 
     from kvreport.catalog.load import open_catalog
-    from kvreport.startup_log.observe import observe
+    from kvreport.startup_log.pasted_observation import observe
 
     known = open_catalog(options.data)
     found = observe(

@@ -369,7 +369,7 @@ def to_dict(one: Answered) -> dict[str, Any]:
 
 def _start_of(estimate: Estimate, verdict: str) -> str:
     """Whether a server starts; empty where its engine may start with a pool of less than one request."""
-    from kvreport.accounting.engines.registry import rules
+    from kvreport.accounting.engines.by_family import rules
 
     if verdict in STARTS:
         return "May start: " if verdict == "may_fit" else "Starts: "

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kvreport.cli.flag_effects import NOT_FOLLOWED, not_followed_entry
 from kvreport.cli.numbers import MOST_WHOLE, share, whole
-from kvreport.cli.server_flags import NOT_FOLLOWED, not_followed_entry
 from kvreport.errors import InputError, shorten
 from kvreport.query import GROUPS, Group, Option, of_group, options
 

@@ -19,8 +19,8 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport.catalog.server_flags import dashed, flag_names
+from kvreport.cli.flag_effects import not_followed_word, table_of, variable_words
 from kvreport.cli.local_server_command import local_arguments, local_start, started_by
-from kvreport.cli.server_flags import not_followed_word, table_of, variable_words
 from kvreport.deployments.shell import CONTAINERS
 from kvreport.errors import InputError, shorten
 from kvreport.resources import read_table

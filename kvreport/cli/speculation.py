@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kvreport.accounting.text_drafts import TEXT_DRAFTS
-from kvreport.cli.server_flags import not_followed_word
+from kvreport.cli.flag_effects import not_followed_word
 from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.resources import read_table
 
@@ -52,7 +52,7 @@ _WITHOUT_MEMORY: Final = (
 def speculation_in_our_spelling(words: Sequence[str], server: str) -> list[str]:
     """Replace a server's flags of speculative decoding by ``--draft`` and ``--num-speculative-tokens``.
 
-    A key of vLLM's JSON that changes memory and is not followed is passed on in :data:`kvreport.cli.server_flags.NOT_FOLLOWED`, for the answer to name.
+    A key of vLLM's JSON that changes memory and is not followed is passed on in :data:`kvreport.cli.flag_effects.NOT_FOLLOWED`, for the answer to name.
 
     Raises:
         InputError: If vLLM's JSON is none, SGLang drafts a tree, whose tokens are not counted here, a method is not

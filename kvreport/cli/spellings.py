@@ -16,9 +16,9 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport.catalog.server_flags import FAMILIES, dashed, flag_names
+from kvreport.cli.flag_effects import FlagReader, having, ours_of, table_of
 from kvreport.cli.local_server_command import FIT
 from kvreport.cli.server_command import data_attention, taken_apart
-from kvreport.cli.server_flags import FlagReader, having, ours_of, table_of
 from kvreport.cli.speculation import speculation_in_our_spelling
 from kvreport.errors import InputError, ServerRefusalError, shorten
 from kvreport.resources import read_table
@@ -36,7 +36,7 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
 
     Returns:
         The arguments. vLLM reads ``32k`` after ``--max-model-len`` as 32,000 tokens, so the number is written out. A flag
-        of the server that no answer follows is passed on in :data:`kvreport.cli.server_flags.NOT_FOLLOWED`.
+        of the server that no answer follows is passed on in :data:`kvreport.cli.flag_effects.NOT_FOLLOWED`.
 
     Raises:
         InputError: If a flag is of another server than the one whose rules apply.

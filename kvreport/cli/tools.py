@@ -78,7 +78,7 @@ def _said(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tools(catalog: Any) -> list[Any]:  # noqa: ANN401 - functions whose signatures the server reads
-    from kvreport.cli.listing import rows_of
+    from kvreport.cli.catalog_lists import rows_of
     from kvreport.estimation.difference import Side, compare
     from kvreport.estimation.estimate import estimate as estimate_one
     from kvreport.estimation.named import is_config_path

@@ -15,7 +15,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.arrow import capacity_table
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix as cubes
-from kvreport.dataset.tables import model_rows
+from kvreport.dataset.small_tables import model_rows
 from kvreport.errors import InputError, require_numbers, require_text
 from kvreport.estimation.difference import Difference, Side, compare
 from kvreport.estimation.estimate import estimate

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from kvreport.accounting.allocation import device_class
 from kvreport.accounting.case import Alike, Groups, Memo
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits
 from kvreport.accounting.plan import Serving

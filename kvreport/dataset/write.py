@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from kvreport import processes
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.dataset import arrow, tables
+from kvreport.dataset import arrow, small_tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, DatasetTable
 from kvreport.dataset.grid import PIECE_ROWS, Axes, twins
 from kvreport.dataset.kept import Kept, ModelFiles
@@ -96,8 +96,8 @@ def publish(
                 progress(f"{rows:,} rows")
         parts.close()
         small = (
-            (MODELS, tables.model_rows(axes.models, catalog.weight_formats)),
-            (ACCELERATORS, tables.accelerator_rows(axes.accelerators)),
+            (MODELS, small_tables.model_rows(axes.models, catalog.weight_formats)),
+            (ACCELERATORS, small_tables.accelerator_rows(axes.accelerators)),
         )
         for table, records in small:
             _require_sound(arrow.record_table(table, records), table)

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from kvreport import words
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.offers import Choices, Solution
 from kvreport.accounting.ranking import Ranking, rank
 from kvreport.accounting.sizing import Load

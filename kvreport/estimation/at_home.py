@@ -11,8 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, output_bytes, state_bytes
+from kvreport.accounting.engines.llama_cpp.cells_and_states import (
+    cache_bytes,
+    count_cells,
+    output_bytes,
+    state_bytes,
+)
 from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
+from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import (
     LocalDevice,
@@ -21,7 +27,6 @@ from kvreport.accounting.engines.llama_cpp.placement import (
     weight_bytes,
 )
 from kvreport.accounting.engines.llama_cpp.quantize import with_mix
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.lessons import context_within, layers_to_move
 from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.catalog.model import Model

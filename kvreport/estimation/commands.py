@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from kvreport.accounting.compute_type import WIDE, computed_in, stored_type
+from kvreport.accounting.engines.by_family import FAMILIES
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.registry import FAMILIES
 from kvreport.accounting.extras import METHODS
 from kvreport.accounting.shares import stated_share
 from kvreport.catalog.load import RELEASED

@@ -15,7 +15,7 @@ from kvreport.accounting.deployment import Deployment, bound_of, lay_out
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.partition import best_partition
 from kvreport.accounting.roofline import step_bounds_ms
-from kvreport.accounting.support import judge
+from kvreport.accounting.support_lookup import judge
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model

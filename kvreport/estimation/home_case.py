@@ -7,9 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
+from kvreport.accounting.engines.llama_cpp.network_reader import (
+    DEFAULT_DRAFT_TOKENS,
+    Companions,
+    LocalModel,
+    prediction_model,
+    read_local,
+)
 from kvreport.accounting.engines.llama_cpp.options import (
     DEFAULT_CACHE_RAM,
     DEFAULT_CHECKPOINTS,
@@ -18,13 +26,6 @@ from kvreport.accounting.engines.llama_cpp.options import (
 )
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device, place
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized, with_mix
-from kvreport.accounting.engines.llama_cpp.reading import (
-    DEFAULT_DRAFT_TOKENS,
-    Companions,
-    LocalModel,
-    prediction_model,
-    read_local,
-)
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp, confirmation, times_larger
 from kvreport.accounting.engines.llama_cpp.search import (
     FIT_TARGET,
@@ -35,8 +36,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
     longest_of_slots,
     would_change,
 )
-from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.support import nearest_class
+from kvreport.accounting.support_lookup import nearest_class
 from kvreport.accounting.text_drafts import LOCAL_TEXT_DRAFTS, TEXT_DRAFTS
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_projector import read_projector

@@ -9,7 +9,7 @@ from typing import Final
 from kvreport.accounting import kernel
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict
-from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
+from kvreport.accounting.engines.llama_cpp.cells_and_states import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
 from kvreport.accounting.engines.llama_cpp.placement import place, weight_bytes

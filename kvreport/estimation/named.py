@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.support import lacks_class, other_reader
+from kvreport.accounting.engines.by_family import rules
+from kvreport.accounting.support_lookup import lacks_class, other_reader
 from kvreport.accounting.weights import contradiction
 from kvreport.architectures.repository_names import repository_name
 from kvreport.catalog.accelerator import Accelerator

@@ -10,8 +10,8 @@ from kvreport.accounting.allocation import reserve_on
 from kvreport.accounting.case import Case, Launch, Memo
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import lay_out
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import (
     Draft,
     adapted_if_named,
@@ -22,7 +22,7 @@ from kvreport.accounting.plan import SHORTEST_SERVER_TOKENS, Serving
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.shares import share_on
 from kvreport.accounting.state_types import with_state_type
-from kvreport.accounting.support import class_note
+from kvreport.accounting.support_lookup import class_note
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat

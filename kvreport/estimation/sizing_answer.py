@@ -11,8 +11,8 @@ from typing import Any
 from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.accounting.deployment import Deployment, longest_of
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.command import Served
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.offers import Solution
 from kvreport.accounting.ranking import Ranking
 from kvreport.accounting.shares import share_for, share_on

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from kvreport import budgets, plot, query, resources, words
 from kvreport.accounting import kernel, lessons
+from kvreport.accounting.engines.by_family import FAMILIES
 from kvreport.accounting.engines.command import Served
-from kvreport.accounting.engines.registry import FAMILIES
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.server_flags import flag_names, with_flags
 from kvreport.estimation import remedies

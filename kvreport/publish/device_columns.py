@@ -18,13 +18,13 @@ from kvreport.accounting.allocation import (
 )
 from kvreport.accounting.case import SINGLE, Case, Launch, Memo
 from kvreport.accounting.deployment import upper_bound
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.kernel import ReserveRates, follows_length
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import partition_of, stages
-from kvreport.accounting.support import judge, spread_codes
+from kvreport.accounting.support_lookup import judge, spread_codes
 from kvreport.accounting.weights import is_hashed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat

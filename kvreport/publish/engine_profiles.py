@@ -19,7 +19,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from kvreport.accounting.support import other_reader
+from kvreport.accounting.support_lookup import other_reader
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.publish import device_columns, profiles

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, state_bytes
+from kvreport.accounting.engines.llama_cpp.cells_and_states import cache_bytes, count_cells, state_bytes
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, weight_bytes

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from kvreport.accounting.allocation import state_slots_wanted
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.shares import asked_memory, share_on, start_shortage

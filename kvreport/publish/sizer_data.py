@@ -15,7 +15,7 @@ from typing import Any
 
 from kvreport.accounting.case import SINGLE
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang.settings import MANY_SENDERS
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout
 from kvreport.accounting.roofline import MULTIPLIES, Peaks

@@ -12,7 +12,7 @@ from kvreport.accounting import kernel, parallel
 from kvreport.accounting.allocation import plan_blocks
 from kvreport.accounting.case import Case
 from kvreport.accounting.deployment import Deployment, lay_out
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.state_types import with_state_type
@@ -26,7 +26,7 @@ from kvreport.query import options
 from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.observed import static_share
 from kvreport.startup_log.reading import Reading, longest_of, refused, started, tokens_of
-from kvreport.startup_log.release import release_of_day, release_of_places
+from kvreport.startup_log.release_by_lines import release_of_day, release_of_places
 from kvreport.startup_log.start import Figures, Flags, Start
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV

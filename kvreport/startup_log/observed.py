@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.state_types import with_state_type

@@ -13,8 +13,8 @@ from typing import Final
 from kvreport.accounting.allocation import Allocation, allocate
 from kvreport.accounting.case import SINGLE, Case, ServerSettings
 from kvreport.accounting.deployment import Deployment, lay_out
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator

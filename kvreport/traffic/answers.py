@@ -27,12 +27,12 @@ from kvreport.estimation.estimate import hypothetical
 from kvreport.estimation.hardware import refuse_beyond_one_memory
 from kvreport.estimation.home_names import engine_of
 from kvreport.query import MOST_BYTES, SERVER_ENGINE
+from kvreport.traffic.block_pools import Pools
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
-from kvreport.traffic.deployment import SCHEDULERS, clock_of, pools_of
 from kvreport.traffic.hits import DEFINITIONS, Definition
 from kvreport.traffic.memory import HostPolicy, HostTier
-from kvreport.traffic.pools import Pools
 from kvreport.traffic.replay import replay_trace
+from kvreport.traffic.replay_setup import SCHEDULERS, clock_of, pools_of
 from kvreport.traffic.results import ReplayOptions, ReplayResult
 from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.timing import StepClock

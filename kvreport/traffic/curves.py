@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport.estimation import Estimate
-from kvreport.traffic.deployment import pools_of
+from kvreport.traffic.block_pools import Pools
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.memory import HostTier
 from kvreport.traffic.order import replay_in_order
-from kvreport.traffic.pools import Pools
+from kvreport.traffic.replay_setup import pools_of
 from kvreport.traffic.reuse import Reuse, reuse
 from kvreport.traffic.trace import Trace
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from kvreport.traffic.pools import (
+from kvreport.traffic.block_pools import (
     Pools,
     PoolState,
     ReleasedBlocks,

@@ -7,8 +7,8 @@ full attention only, :mod:`kvreport.traffic.hits` gives the same for all sizes i
 
 from __future__ import annotations
 
+from kvreport.traffic.block_pools import Pools
 from kvreport.traffic.memory import CacheMemory, HostTier
-from kvreport.traffic.pools import Pools
 from kvreport.traffic.results import ReplayResult
 from kvreport.traffic.trace import Trace
 

@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kvreport.traffic.block_pools import Pools
 from kvreport.traffic.memory import CacheMemory, Running
-from kvreport.traffic.pools import Pools
 from kvreport.traffic.results import MAX_SAMPLES, ReplayOptions, ReplayResult, Sample
 from kvreport.traffic.timing import StepClock
 from kvreport.traffic.trace import Trace

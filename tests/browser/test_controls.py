@@ -16,7 +16,7 @@ from serving import until
 from visits import Visit
 
 from kvreport.publish import python_runtime
-from kvreport.site.pages.your_model import EXAMPLE
+from kvreport.site.pages.brought_model import EXAMPLE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 

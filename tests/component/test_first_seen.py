@@ -22,7 +22,7 @@ from kvreport.publish.log_coverage import confirmed, confirmed_on, expected_erro
 from kvreport.resources import data_dir
 from kvreport.site.kit.charts import specification
 from kvreport.site.kit.drawing import Drawing
-from kvreport.site.pages import first_sight, validation
+from kvreport.site.pages import errors_at_first_sight, evidence_page
 from kvreport.words import SENTENCES
 
 
@@ -43,7 +43,7 @@ def test_every_log_is_an_observation_and_stands_once(found: FirstSeen) -> None:
 
 def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: FirstSeen) -> None:
     """By an arithmetic of its own: numpy's quantiles over the records."""
-    told = " ".join(first_sight.leads(found)).removesuffix(".")
+    told = " ".join(errors_at_first_sight.leads(found)).removesuffix(".")
     for family, label in (("vllm", "vLLM"), ("sglang", "SGLang")):
         logs = [
             log
@@ -88,7 +88,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
         for name, log in logs.items()
         if not name.startswith("own-") and printed[name]
     )
-    request = first_sight.picture(found, validation.of(open_catalog()))
+    request = errors_at_first_sight.picture(found, evidence_page.of(open_catalog()))
     marks = request.data.marks
     empty = [tokens for error, tokens in want if error == -1]
     want = [one for one in want if one[0] > -1]
@@ -101,7 +101,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
     assert any("(9 × the log)" in name for name in worst), worst
     spec = specification(request, validate=True)
     assert len(spec["layer"]) == 2 + 2 * request.data.named
-    made = validation.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
+    made = evidence_page.page(open_catalog(), {request.digest: Drawing("<svg></svg>", "{}")})
     # The scatter stands behind one sentence, before the errors in words.
     assert made.lead.count("</p>", 0, made.lead.index("first-sight-chart")) == 1
     assert made.lead.index("first-sight-chart") < made.lead.index("<li>We predicted")
@@ -109,7 +109,7 @@ def test_the_picture_has_every_found_log_with_tokens_and_names_the_worst(found: 
         f"{len(empty)} other log{'s are' if len(empty) != 1 else ' is'} not plotted, because the prediction left no memory"
         in made.lead
     )
-    without = validation.page(open_catalog())
+    without = evidence_page.page(open_catalog())
     assert "first-sight-chart" not in without.lead + without.sections[0].html
 
 
@@ -123,7 +123,7 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
 ) -> None:
     said = sentence("vllm")
     catalog = open_catalog()
-    assert said in " ".join(first_sight.leads(found))
+    assert said in " ".join(errors_at_first_sight.leads(found))
     assert confirmed(catalog, catalog.engine("vllm-0.11")) == said
     # One line with the same figures stands over it.
     figures = first_sight_of("vllm")
@@ -151,7 +151,7 @@ def test_the_figure_of_sources_left_out_stands_on_the_evidence_page_alone(reposi
         for path in (repository / "kvreport").rglob("*.py")
         if "LeftOut.read(" in path.read_text("utf-8")
     ]
-    assert reading == ["kvreport/site/pages/validation.py"]
+    assert reading == ["kvreport/site/pages/evidence_page.py"]
 
 
 def test_an_accelerator_that_no_log_is_of_says_so() -> None:
@@ -164,11 +164,11 @@ def test_an_accelerator_that_no_log_is_of_says_so() -> None:
 def test_nothing_is_said_without_complete_logs() -> None:
     log = FirstSeenLog(id="a", complete=False, error=0.1)
     run = Run(recorded="2026-11-22", revision="a", logs=(log,))
-    assert first_sight.leads(FirstSeen(runs=(run,))) == []
+    assert errors_at_first_sight.leads(FirstSeen(runs=(run,))) == []
 
 
 def test_the_first_table_has_the_newest_day_first_and_counts_every_log(found: FirstSeen) -> None:
-    table = first_sight.tables(found, Validation((), (), ()))[0]
+    table = errors_at_first_sight.tables(found, Validation((), (), ()))[0]
     names = [row.head.text for row in table.rows]
     days = [name[:10] for name in names if name.startswith("20")]
     assert days == sorted(days, reverse=True)
@@ -186,7 +186,7 @@ WORSE_BY = 0.005
 
 def test_no_log_is_missed_by_more_than_at_first_sight_unless_the_record_says_why(found: FirstSeen) -> None:
     """A rule that is changed for one log may not spoil another unseen (``record_first_sight.py --worse``)."""
-    cases = {case.observation.id: case for case in validation.of(open_catalog()).cases}
+    cases = {case.observation.id: case for case in evidence_page.of(open_catalog()).cases}
     judged, worse = 0, []
     for log in (one for run in found.runs for one in run.logs if one.starts_observed is not False):
         errors = {one.quantity: one.error for one in cases[log.id].comparisons}

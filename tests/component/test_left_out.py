@@ -6,7 +6,7 @@ import pytest
 import yaml
 from record_files import observed
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang.rules import band_kind
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.extras import with_draft

@@ -13,7 +13,7 @@ from kvreport.errors import InputError
 from kvreport.evidence.judgment import judge
 from kvreport.evidence.observation_files import read_observations
 from kvreport.startup_log import diagnose
-from kvreport.startup_log.observe import observe
+from kvreport.startup_log.pasted_observation import observe
 
 KNOWN = open_catalog()
 GPU = "h100-sxm-80gb"

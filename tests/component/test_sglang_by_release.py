@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang.pools import Division, pool_rule, pools_of
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.planner_check import OracleCheck

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang import plan, settings
 from kvreport.accounting.engines.sglang.pools import PoolFlags, pool_rule, pools_of
 from kvreport.accounting.extras import borrowed_copies, draft_rows, with_draft

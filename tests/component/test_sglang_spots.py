@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvreport.accounting import capacity
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang import plan as sglang_plan
 from kvreport.accounting.engines.sglang import settings as sglang_settings
 from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE

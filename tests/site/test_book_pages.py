@@ -15,7 +15,7 @@ from nbclient.exceptions import CellExecutionError
 from tiny import copy_catalog
 
 from kvreport import resources, words
-from kvreport.adapters import book, search
+from kvreport.adapters import book, search_index
 from kvreport.book import prose, reader_case
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import read_sealed
@@ -259,7 +259,7 @@ def small_book(tmp_path_factory):
 @pytest.fixture
 def attempt(small_book, build_site, monkeypatch):
     """Build the small book with some of its texts replaced; put them back afterwards."""
-    assert search.WORDS and words.ALL  # noqa: PT018 - read from the package before its folder is replaced
+    assert search_index.WORDS and words.ALL  # noqa: PT018 - read from the package before its folder is replaced
     # Whoever works on the package while the tests run shall not change the key between two builds.
     monkeypatch.setattr(resources, "package_dir", lambda: small_book / "docs")
     kept = {path: path.read_text(encoding="utf-8") for path in (small_book / "docs").rglob("*.*")}

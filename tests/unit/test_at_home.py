@@ -22,8 +22,8 @@ from kvreport.estimation.home_case import open_local
 from kvreport.evidence.judged_local_logs import judge
 from kvreport.publish.home_layouts import SPLIT_CONTEXT, split
 from kvreport.site.kit.templating import render
-from kvreport.site.pages import local
-from kvreport.site.pages.local import Candidate, chip, machines, picks
+from kvreport.site.pages import machines_at_home
+from kvreport.site.pages.machines_at_home import Candidate, chip, machines, picks
 
 GIB = 1 << 30
 
@@ -39,12 +39,12 @@ def test_tables_agree_with_layouts(catalog: Catalog, name: str) -> None:
     laid = at_home(catalog.model(name))
     assert laid is not None
     for mix in ("q8_0", "q4_k_m"):
-        local, _ = open_local(catalog.model(name), mix, None)
+        laid_out, _ = open_local(catalog.model(name), mix, None)
         for usable in (8 * GIB, 12 * GIB, 24 * GIB):
             device = [LocalDevice("device", usable, offloads=False)]
             longest = laid.longest(mix, device[0])
             for context in laid.contexts:
-                fits = lay_out_local(local, LocalOptions(context=context, parallel=1), device).fits
+                fits = lay_out_local(laid_out, LocalOptions(context=context, parallel=1), device).fits
                 assert fits == (context <= longest), (mix, usable, context)
 
 
@@ -73,9 +73,9 @@ def test_a_page_says_what_is_loaded_beside_the_size_of_the_files(
 ) -> None:
     """The page stated 28.13 GiB for the file of 26.73 GiB."""
     model = catalog.model("google/gemma-3-27b-it")
-    monkeypatch.setattr(local.home_layouts, "every_model", lambda _: {model.id: at_home(model)})
+    monkeypatch.setattr(machines_at_home.home_layouts, "every_model", lambda _: {model.id: at_home(model)})
     site = SimpleNamespace(catalog=catalog, accelerators=tuple(catalog.accelerators.values()), models=[model])
-    section = local.at_home_section(SimpleNamespace(site=site, addresses={}), model)  # type: ignore[arg-type]
+    section = machines_at_home.at_home_section(SimpleNamespace(site=site, addresses={}), model)  # type: ignore[arg-type]
     assert section is not None
     assert "Q8_0 26.73 GiB" in section.html
     assert "loads the embedding of the file twice" in section.html
@@ -88,10 +88,12 @@ def test_experts_in_main_memory(catalog: Catalog) -> None:
     assert laid is not None
     layers = laid.cpu_experts("q4_k_m", LocalDevice("device", 12 * GIB), 8192)
     assert layers is not None
-    local, _ = open_local(model, "q4_k_m", None)
+    laid_out, _ = open_local(model, "q4_k_m", None)
     device = [LocalDevice("device", 12 * GIB)]
-    assert lay_out_local(local, LocalOptions(context=8192, parallel=1, cpu_moe=layers), device).fits
-    assert not lay_out_local(local, LocalOptions(context=8192, parallel=1, cpu_moe=layers - 3), device).fits
+    assert lay_out_local(laid_out, LocalOptions(context=8192, parallel=1, cpu_moe=layers), device).fits
+    assert not lay_out_local(
+        laid_out, LocalOptions(context=8192, parallel=1, cpu_moe=layers - 3), device
+    ).fits
     assert laid.cpu_experts("q4_k_m", LocalDevice("device", 24 * GIB), 8192) == 0
     assert laid.cpu_experts("q4_k_m", LocalDevice("device", GIB), 8192) is None
 
@@ -175,11 +177,11 @@ def test_a_model_too_large_for_a_card_is_estimated_on_the_smallest_computer_that
     laid = at_home(catalog.models["deepseek-ai/DeepSeek-V3"])
     assert laid is not None
     every = tuple(catalog.accelerators.values())
-    machine, mix, context = local._example(SimpleNamespace(accelerators=every), laid, {})
-    usable = catalog.accelerators[machine].usable_bytes - local.HEADROOM
+    machine, mix, context = machines_at_home._example(SimpleNamespace(accelerators=every), laid, {})
+    usable = catalog.accelerators[machine].usable_bytes - machines_at_home.HEADROOM
     assert (mix, context) == ("q4_k_m", 32768)
     assert laid.longest(mix, LocalDevice("device", usable))
-    smaller = [one.usable_bytes - local.HEADROOM for one in every if one.is_computer]
+    smaller = [one.usable_bytes - machines_at_home.HEADROOM for one in every if one.is_computer]
     assert min(smaller) < usable
     assert not any(laid.longest(mix, LocalDevice("device", one)) for one in smaller if one < usable)
 
@@ -199,7 +201,7 @@ def test_the_example_of_a_model_s_page_fits(catalog: Catalog, name: str) -> None
     laid = at_home(catalog.models[name])
     assert laid is not None
     site = SimpleNamespace(accelerators=tuple(catalog.accelerators.values()))
-    machine, mix, context = local._example(site, laid, catalog.engine("llama-cpp").coefficients)
+    machine, mix, context = machines_at_home._example(site, laid, catalog.engine("llama-cpp").coefficients)
     found = estimate(name, gpu=machine, engine="llama-cpp", weights=mix, context_tokens=context)
     assert found.verdict in {"fits", "tight"}, (machine, mix, context)
 
@@ -212,7 +214,7 @@ def test_a_context_that_the_model_limits_looks_alike_for_every_engine() -> None:
     found = (Candidate(model, None, "llama3.1:8b"),)  # type: ignore[arg-type]
     looks = {}
     for name in ("m3-ultra-256", "m1-pro-16"):
-        table = local._mlx(inputs, catalog.accelerator(name), found)  # type: ignore[arg-type]
+        table = machines_at_home._mlx(inputs, catalog.accelerator(name), found)  # type: ignore[arg-type]
         looks |= {cell.value: cell.css for cell in table.rows[0].cells}
     most = model.context_tokens
     assert most in looks
@@ -228,8 +230,8 @@ def test_what_a_model_is_for_takes_no_room_of_a_sentence() -> None:
         SimpleNamespace(weights={"q8_0": 1}, file_bytes=lambda _: 1, experts={}),
         "q",
     )  # type: ignore[arg-type]
-    table = local._picks(
-        catalog.accelerator("m3-ultra-512"), [("Chat", [local.Pick(candidate, "q8_0", 32768, 20)])]
+    table = machines_at_home._picks(
+        catalog.accelerator("m3-ultra-512"), [("Chat", [machines_at_home.Pick(candidate, "q8_0", 32768, 20)])]
     )
     assert table.rows[0].cells[0].text == "Chat"
     assert "kv-words" not in table.rows[0].cells[0].css
@@ -246,11 +248,11 @@ def test_a_model_too_slow_to_use_does_not_head_its_machine(catalog: Catalog) -> 
         )
         if (laid := at_home(model)) is not None
     )
-    named = dict(picks(machine, (slow, fast), local_device(machine, {}), local.oldest_recent(catalog)))[
-        "Coding"
-    ]
+    named = dict(
+        picks(machine, (slow, fast), local_device(machine, {}), machines_at_home.oldest_recent(catalog))
+    )["Coding"]
     assert [pick.candidate for pick in named] == [fast, slow]
-    assert named[1].pace < local.PACE <= named[0].pace
+    assert named[1].pace < machines_at_home.PACE <= named[0].pace
     # The whole of a dense model is read for each token.
     bandwidth = machine.bandwidth_bytes_per_s
     assert bandwidth is not None
@@ -298,10 +300,10 @@ def test_a_card_too_small_for_a_model_says_how_many_layers_it_takes(catalog: Cat
     card = catalog.accelerator("rtx-3060-12gb")
     found = (Candidate(model, laid, "qwen3:32b"),)
     splits = {model.id: split(model, "q4_k_m")}
-    (row,) = local._in_part(card, found, local._device(catalog, card.id), splits).rows
+    (row,) = machines_at_home._in_part(card, found, machines_at_home._device(catalog, card.id), splits).rows
     assert row.cells[0].text == "--n-gpu-layers 35 (of 65)"
     for other in map(catalog.accelerator, ("rtx-4090", "m1-16")):
-        assert not local._in_part(other, found, local_device(other, {}), splits).rows
+        assert not machines_at_home._in_part(other, found, local_device(other, {}), splits).rows
 
 
 @pytest.mark.parametrize("mix", ["q4_k_m", "q8_0"])
@@ -321,7 +323,7 @@ def test_the_longest_context_of_a_table_is_that_of_the_plan(
     laid = at_home(catalog.models[name])
     assert laid is not None
     machine = catalog.accelerator(card)
-    device = local._device(catalog, machine.id)
+    device = machines_at_home._device(catalog, machine.id)
     told = laid.longest(mix, device)
     try:
         planned = estimate(name, gpu=card, engine="llama-cpp", weights=mix)
@@ -337,13 +339,13 @@ def test_a_machine_is_found_by_its_memory_though_its_name_is_without_it(catalog:
     """A reader of a filter was led from "rtx 3090 24 GB" to the RTX 3090 Ti."""
     for machine in machines(catalog):
         size = (machine.memory.advertised_label or "").replace(" ", "").lower()
-        assert size in local._search_words(machine).split(), machine.id
+        assert size in machines_at_home._search_words(machine).split(), machine.id
 
 
 def test_a_model_s_page_names_cards_and_macs_by_the_label_on_the_box(catalog: Catalog) -> None:
     """Rows of usable memory were read as the memory of a machine: a Mac of 24 GB has less than the row of 24 GiB."""
     site = SimpleNamespace(catalog=catalog, accelerators=())
-    listed = local._smallest(site)  # type: ignore[arg-type]
+    listed = machines_at_home._smallest(site)  # type: ignore[arg-type]
     rows = dict(listed)
     assert rows["24 GB Mac"].usable_bytes < rows["24 GB card"].usable_bytes < 24 << 30
     assert [one.usable_bytes for _, one in listed] == sorted(one.usable_bytes for _, one in listed)
@@ -363,13 +365,13 @@ def test_a_mac_s_row_on_a_model_s_page_is_that_of_the_mac_s_own_page(
     model = catalog.model("Qwen/Qwen3-32B")
     laid = at_home(model)
     assert laid is not None
-    monkeypatch.setattr(local.home_layouts, "every_model", lambda _: {model.id: laid})
+    monkeypatch.setattr(machines_at_home.home_layouts, "every_model", lambda _: {model.id: laid})
     site = SimpleNamespace(catalog=catalog, accelerators=tuple(catalog.accelerators.values()), models=[model])
-    section = local.at_home_section(SimpleNamespace(site=site, addresses={}), model)  # type: ignore[arg-type]
+    section = machines_at_home.at_home_section(SimpleNamespace(site=site, addresses={}), model)  # type: ignore[arg-type]
     assert section is not None
-    mac = dict(local._smallest(site))["32 GB Mac"]  # type: ignore[arg-type]
+    mac = dict(machines_at_home._smallest(site))["32 GB Mac"]  # type: ignore[arg-type]
     row = section.html.partition("32 GB Mac")[2].partition("</tr>")[0]
-    told = local._cell(laid, "q4_k_m", local._device(catalog, mac.id)).text
+    told = machines_at_home._cell(laid, "q4_k_m", machines_at_home._device(catalog, mac.id)).text
     assert told == "22K"
     assert f">{told}<" in row
 
@@ -385,12 +387,12 @@ def test_commands_say_how_their_context_differs_from_the_longest(
         Candidate(catalog.model("meta-llama/Llama-3.1-8B-Instruct"), laid, "llama3.1:8b"),
         catalog.accelerator(card),
     )
-    device = local._device(catalog, machine.id)
-    longest = laid.longest(local.USUAL_MIX, device)
+    device = machines_at_home._device(catalog, machine.id)
+    longest = laid.longest(machines_at_home.USUAL_MIX, device)
     asked = laid.common(longest)
     assert (asked < longest) is less
-    assert f"-c {asked} " in dict(local._commands(machine, one, device))["llama.cpp"]
-    told = local._lengths(one, device)
+    assert f"-c {asked} " in dict(machines_at_home._commands(machine, one, device))["llama.cpp"]
+    told = machines_at_home._lengths(one, device)
     assert told.startswith(f"{asked:,} tokens, ")
     assert (f"({longest >> 10}K)" in told) is less
 
@@ -403,16 +405,23 @@ def test_the_largest_model_of_a_mac_is_told_for_each_engine(catalog: Catalog) ->
         assert laid is not None
         found.append(Candidate(catalog.model(name), laid, name))
     machine = catalog.accelerator("m3-ultra-256")
-    largest = local._largest_mlx(catalog, machine, tuple(found))
+    largest = machines_at_home._largest_mlx(catalog, machine, tuple(found))
     assert largest is found[0].model
-    assert local._pick(machine, found[0], local._device(catalog, machine.id), local.CONTEXT) is None
-    assert local._largest_mlx(catalog, catalog.accelerator("rtx-4090"), tuple(found)) is None
+    assert (
+        machines_at_home._pick(
+            machine, found[0], machines_at_home._device(catalog, machine.id), machines_at_home.CONTEXT
+        )
+        is None
+    )
+    assert machines_at_home._largest_mlx(catalog, catalog.accelerator("rtx-4090"), tuple(found)) is None
 
 
 def test_the_models_of_a_machine_are_found_by_name(catalog: Catalog) -> None:
     """A reader had to open a hundred rows and search in the page for one model."""
-    table = local._contexts(catalog.accelerator("rtx-4090"), (), 0)
-    filtered = render("local/contexts.html", "local/rtx-4090/", {"table": table, "filter": local._FILTER})
+    table = machines_at_home._contexts(catalog.accelerator("rtx-4090"), (), 0)
+    filtered = render(
+        "local/contexts.html", "local/rtx-4090/", {"table": table, "filter": machines_at_home._FILTER}
+    )
     assert f'data-kv-filter="{table.name}"' in filtered
     assert f'id="{table.name}"' in filtered
     assert "does not fit in any of these quantizations" in filtered

@@ -10,7 +10,7 @@ from kvreport.site.kit.drawing import Drawing
 from kvreport.site.kit.elements import Chart
 from kvreport.site.kit.tables import Column, Table
 from kvreport.site.kit.templating import render
-from kvreport.site.pages import first_sight, index
+from kvreport.site.pages import errors_at_first_sight, index
 
 MANY = PlotLine("B200", ((1024, 1200), (8192, 145), (16384, 70)))
 FEW = PlotLine("L40S", ((1024, 150), (8192, 19)))
@@ -57,9 +57,10 @@ def test_several_devices_serve() -> None:
 
 def test_the_picture_of_first_predictions_says_what_it_shows():
     seen = [
-        charts.Seen(f"{n}", 1000.0, 1000.0 * (1 + n / 100), first_sight.BAND_NAMES[n < 3]) for n in range(6)
+        charts.Seen(f"{n}", 1000.0, 1000.0 * (1 + n / 100), errors_at_first_sight.BAND_NAMES[n < 3])
+        for n in range(6)
     ]
-    said = first_sight.finding(charts.FirstSights(tuple(seen), ("inside", "outside"), 3, empty=1))
+    said = errors_at_first_sight.finding(charts.FirstSights(tuple(seen), ("inside", "outside"), 3, empty=1))
     assert (
         said
         == "Half of the 7 predictions that we made before using the log are within 3.0% of the logged value. In 3 of 7, the logged value is inside the 80% band"

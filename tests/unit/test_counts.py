@@ -25,7 +25,7 @@ from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData, devices, page_format
 from kvreport.site.page_type import Inputs
-from kvreport.site.pages import data, explore, home, index, local
+from kvreport.site.pages import data, explore, home, index, machines_at_home
 from kvreport.site.pages import gpu as gpu_page
 from kvreport.site.pages.gpu_rows import served
 from kvreport.site.pages.model.grids import users_table
@@ -285,7 +285,7 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
     """At a usable pace, in the largest good quantization; the set is the one that the sentence names, models of Ollama's library."""
     names = {held.model for held in OllamaNames.need().names.values()}
     inputs = Inputs(site, {})
-    found = local._candidates(inputs)
+    found = machines_at_home._candidates(inputs)
     assert {one.model.id for one in found} <= names
     assert len(found) >= 5
     year, month = map(int, max(model.release or "" for model in CATALOG.models.values()).split("-")[:2])
@@ -298,19 +298,21 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
 
     for machine in ("rtx-3060-12gb", "rtx-5090", "m4-max-128", "m1-8"):
         accelerator = CATALOG.accelerator(machine)
-        device = local._device(CATALOG, accelerator.id)
-        page = local._machine(inputs, accelerator, found, (accelerator,), {})
-        named = dict(local.picks(accelerator, found, device, local.oldest_recent(CATALOG)))
+        device = machines_at_home._device(CATALOG, accelerator.id)
+        page = machines_at_home._machine(inputs, accelerator, found, (accelerator,), {})
+        named = dict(
+            machines_at_home.picks(accelerator, found, device, machines_at_home.oldest_recent(CATALOG))
+        )
         for use, picks in named.items():
             ranks = [(not pick.is_slow, (pick.candidate.model.release or "") >= since) for pick in picks]
             assert ranks == sorted(ranks, reverse=True), (machine, use)
         coding = {pick.candidate.model.id for pick in named["Coding"]}
-        for use, context in (("Chat", local.CONTEXT), ("Long documents", local.LONG)):
+        for use, context in (("Chat", machines_at_home.CONTEXT), ("Long documents", machines_at_home.LONG)):
             pick = next(iter(named[use]), None)
             chosen = pick and pick.candidate.model
             if pick and chosen:
                 assert serves(chosen, machine, pick.mix, context), (machine, use)
-                above = local.MIXES[max(0, local.MIXES.index(pick.mix) - 1)]
+                above = machines_at_home.MIXES[max(0, machines_at_home.MIXES.index(pick.mix) - 1)]
                 assert above == pick.mix or not serves(chosen, machine, above, context), (machine, use)
                 assert f"{chosen.name}</a> ({pick.mix.upper()}, at most {pick.pace} tokens/s)" in page.lead
             recent = [
@@ -325,7 +327,11 @@ def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimat
                 and (chosen is None or site.parameters[model.id] > 1.1 * site.parameters[chosen.id])
             ]
             for model in [*thinned(larger, 4), *larger[-1:]]:
-                assert not serves(model, machine, local.USUAL_MIX, context), (machine, use, model.id)
+                assert not serves(model, machine, machines_at_home.USUAL_MIX, context), (
+                    machine,
+                    use,
+                    model.id,
+                )
 
 
 def test_two_models_of_one_size_differ_a_hundredfold_in_cache_per_token() -> None:

@@ -14,7 +14,7 @@ from trunk import launch
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
-from kvreport.accounting.support import RUNS, class_note, codes, judge, lacks_class, nearest_class
+from kvreport.accounting.support_lookup import RUNS, class_note, codes, judge, lacks_class, nearest_class
 from kvreport.catalog.engine_classes import (
     Classes,
     ClassLists,

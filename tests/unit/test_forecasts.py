@@ -12,7 +12,7 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation
 from kvreport.evidence.forecast_scores import is_later, scored
 from kvreport.resources import data_dir
-from kvreport.site.pages import forecasts as section
+from kvreport.site.pages import scored_forecasts as section
 from scripts import forecast
 
 MODEL, DAY = "Qwen/Qwen3.8-27B", "2026-11-28"

@@ -6,7 +6,7 @@ import pytest
 from huggingface_configs import CONFIGS
 
 from kvreport import estimate
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.plan import Serving
 from kvreport.architectures import read_config
 from kvreport.catalog.load import open_catalog

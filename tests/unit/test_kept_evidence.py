@@ -12,7 +12,7 @@ from kvreport.evidence import judged_local_logs
 from kvreport.publish import traffic_data, vendored_files
 from kvreport.publish.tracked_values import Noted, keeping
 from kvreport.resources import data_dir
-from kvreport.site.pages import claims, local_evidence
+from kvreport.site.pages import claims_ledger, local_evidence
 
 
 def noted(folder: Path) -> Noted:
@@ -68,21 +68,23 @@ def test_a_claim_is_recomputed_only_when_a_record_that_it_reads_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with keeping(noted(tmp_path)):
-        first = claims.entries(open_catalog())
+        first = claims_ledger.entries(open_catalog())
     judged: list[str] = []
-    judge = claims.judge
+    judge = claims_ledger.judge
 
-    def spied(claim: claims.Claim, file: claims.ClaimsFile, quantities: claims.Quantities) -> claims.Entry:
+    def spied(
+        claim: claims_ledger.Claim, file: claims_ledger.ClaimsFile, quantities: claims_ledger.Quantities
+    ) -> claims_ledger.Entry:
         judged.append(" ".join(reading.compute for reading in claim.readings))
         return judge(claim, file, quantities)
 
-    monkeypatch.setattr(claims, "judge", spied)
+    monkeypatch.setattr(claims_ledger, "judge", spied)
     stem = open_catalog().model("meta-llama/Llama-2-7b-hf").slug
     monkeypatch.setattr(
         Records, "changed_since", lambda self, listed: {name: {stem} for name in self.listed if listed}
     )
     with keeping(noted(tmp_path)):
-        assert claims.entries(open_catalog()) == first
+        assert claims_ledger.entries(open_catalog()) == first
     assert 0 < len(judged) < len(first) / 2
 
 

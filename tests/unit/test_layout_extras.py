@@ -11,7 +11,7 @@ from kvreport.accounting.all_to_all import (
     one_sided_bytes,
     two_sided_bytes,
 )
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.vllm.reserve import Told, read_rates
 from kvreport.accounting.engines.vllm.towers import clip_tokens
 from kvreport.accounting.parallel import Layout, stage_layers

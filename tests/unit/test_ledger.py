@@ -17,7 +17,7 @@ from kvreport.errors import CatalogError
 from kvreport.evidence.claim_check import QUANTITIES, Statement
 from kvreport.evidence.claims import ClaimVerdict, judge, ledger, summary, to_json
 from kvreport.site.kit.charts import specification
-from kvreport.site.pages import claims as ledger_page
+from kvreport.site.pages import claims_ledger as ledger_page
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -13,9 +13,9 @@ from huggingface_configs import CONFIGS
 
 from kvreport.accounting.extras import own_prediction_layer
 from kvreport.architectures import listing, read_config, read_config_report
-from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
+from kvreport.architectures.listing_formulas import evaluate
 from kvreport.architectures.registry import nearest_class
 from kvreport.catalog.class_check import ClassCheck
 from kvreport.catalog.model import Model

@@ -14,20 +14,20 @@ import pytest
 from fuzzing import thinned
 from invariants import devices, options_of
 
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.inventory import tensors_of
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Hyper, Ngram
+from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.planner import scratch_bytes
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
-from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, fit, longest_context, most_slots
 from kvreport.accounting.engines.llama_cpp.tensors import Tensor
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.accounting.engines.ollama import automatic_batch
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import Catalog

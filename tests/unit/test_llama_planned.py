@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.llama_files import tensor_table, write_sparse
-from kvreport.accounting.engines.llama_cpp.caches import stored_caches
+from kvreport.accounting.engines.llama_cpp.cells_and_states import stored_caches
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.architectures.gguf import read_gguf

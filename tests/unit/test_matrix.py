@@ -12,11 +12,11 @@ from fuzzing import TIMES, thinned
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.accounting.support import judge
+from kvreport.accounting.support_lookup import judge
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.mlx import CHUNK_BYTES, Mlx, latent_score_bytes
-from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation import estimate
 from kvreport.estimation.named import engine_named

@@ -11,7 +11,7 @@ import pytest
 from kvreport.architectures import families, listing
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.errors import InputError
 
 FOLDER = Path(families.__file__).parents[1]

@@ -16,8 +16,8 @@ from kvreport.cli.preflight import answer as servers
 from kvreport.estimation.your_model import Session
 from kvreport.evidence.claim_check import answer as judged
 from kvreport.publish import python_runtime
-from kvreport.site.pages.log import EXAMPLE as LOG
-from kvreport.site.pages.your_model import EXAMPLE as CONFIG
+from kvreport.site.pages.brought_model import EXAMPLE as CONFIG
+from kvreport.site.pages.log_reader import EXAMPLE as LOG
 from kvreport.startup_log.in_browser import answer
 
 SGLANG: Final = """\

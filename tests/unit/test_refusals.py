@@ -14,7 +14,7 @@ from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.refusals import refusals
 from kvreport.cli import main
 from kvreport.estimation import estimate
-from kvreport.site.pages.refusals import _engines, _page, _remedies
+from kvreport.site.pages.refusal_messages import _engines, _page, _remedies
 from kvreport.startup_log import diagnose, table
 
 LINES = {line.name: line for one in log_lines() for line in one.lines}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvreport.accounting.support import lacks_class
+from kvreport.accounting.support_lookup import lacks_class
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.device_columns import Columns, places
 from kvreport.publish.page_data import gather

@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.sglang.pools import PoolFlags
 from kvreport.accounting.engines.step import Loading
 from kvreport.accounting.engines.vllm.profiling import Shape

@@ -7,7 +7,7 @@ import pytest
 from kvreport.accounting import kernel
 from kvreport.accounting.allocation import reserve_on
 from kvreport.accounting.case import Memo
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang import settings
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm.reserve import rates_of

@@ -8,7 +8,7 @@ import pytest
 
 import kvreport
 from kvreport.accounting import kernel
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.engines.vllm.profiling import (
     Shape,

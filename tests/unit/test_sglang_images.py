@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang import settings
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import engine_for_version

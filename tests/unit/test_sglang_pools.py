@@ -9,7 +9,7 @@ import pytest
 import kvreport
 from kvreport.accounting.allocation import plan_blocks
 from kvreport.accounting.case import Case, Memo
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.sglang.plan import pool_flags
 from kvreport.accounting.engines.sglang.pools import Division, PoolFlags, pools_of, token_bytes
 from kvreport.accounting.engines.sglang.settings import narrows_index, page_size

@@ -12,7 +12,7 @@ from trunk import launch
 import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.support import codes, judge, on_accelerator
+from kvreport.accounting.support_lookup import codes, judge, on_accelerator
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support

@@ -8,7 +8,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.kit import drawing, templating
 from kvreport.site.page_type import Inputs
-from kvreport.site.pages import local
+from kvreport.site.pages import machines_at_home
 from kvreport.site.pages.model import model_page
 
 
@@ -57,7 +57,7 @@ def test_a_local_page_uses_templates_of_the_folders_that_decide_it_and_no_others
         open_catalog(), models="meta-llama/Llama-3.1-8B-Instruct", gpus="rtx-4090", version="2026.11.22"
     )
     templating.environment.cache_clear()
-    assert len(list(local.pages(Inputs(site, {})))) > 2
+    assert len(list(machines_at_home.pages(Inputs(site, {})))) > 2
     used = {str(name) for _, name in templating.environment().cache}
     folders = {name.partition("/")[0] for name in used if "/" in name}
-    assert folders == set(local.TEMPLATES)
+    assert folders == set(machines_at_home.TEMPLATES)

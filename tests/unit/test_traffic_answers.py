@@ -8,10 +8,10 @@ import kvreport
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.traffic.answers import replay, summarize
-from kvreport.traffic.deployment import pools_of
+from kvreport.traffic.block_pools import kind_blocks
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
-from kvreport.traffic.pools import kind_blocks
+from kvreport.traffic.replay_setup import pools_of
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.timing import PipelineClock, RooflineClock

@@ -162,8 +162,8 @@ def test_what_cannot_be_counted_is_refused():
 
 
 def test_named_outputs_are_found_by_the_next_turn_and_take_room():
+    from kvreport.traffic.block_pools import CacheKind, Pools, PoolSpec
     from kvreport.traffic.order import replay_in_order
-    from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
     from kvreport.traffic.trace import with_outputs
 
     plain = generate(Workload(sessions=40, turns=6, output_tokens=600, think_s=90))

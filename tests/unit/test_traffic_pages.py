@@ -11,7 +11,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.estimation import estimate
 from kvreport.publish import traffic_data
 from kvreport.site.pages import traffic
-from kvreport.site.pages.model import traffic as section
+from kvreport.site.pages.model import recorded_traffic as section
 from kvreport.traffic.answers import longer_model, replay
 from kvreport.traffic.shipped import open_trace, shipped_traces
 

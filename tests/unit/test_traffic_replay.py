@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from kvreport.errors import InputError
-from kvreport.traffic.deployment import separate_pools
+from kvreport.traffic.block_pools import CacheKind, Pools, PoolSpec, kind_blocks
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.memory import HostTier
 from kvreport.traffic.order import replay_in_order
-from kvreport.traffic.pools import CacheKind, Pools, PoolSpec, kind_blocks
 from kvreport.traffic.replay import ReplayOptions, replay_trace
+from kvreport.traffic.replay_setup import separate_pools
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace
 from kvreport.traffic.trace import TracedRequest, build, with_outputs

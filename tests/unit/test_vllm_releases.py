@@ -9,7 +9,7 @@ import yaml
 
 import kvreport
 from kvreport.accounting.allocation import state_slots_wanted
-from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.step import EngineStep
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel, triton_bytes

@@ -23,7 +23,7 @@ from kvreport.architectures.families.kimi import kda_state, kda_tensors
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear, norm
+from kvreport.architectures.tensor_builders import Tensors, linear, norm
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
 _UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."

@@ -10,7 +10,7 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.catalog.caches import Indexer
 
 

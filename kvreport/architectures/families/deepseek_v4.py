@@ -17,7 +17,7 @@ from kvreport.architectures.families.deepseek import index_cache
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import (
+from kvreport.architectures.tensor_builders import (
     Tensors,
     embedding,
     hyper_connection,

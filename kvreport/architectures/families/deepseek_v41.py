@@ -24,7 +24,7 @@ from kvreport.architectures.families.deepseek_v4 import (
 from kvreport.architectures.keys import MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.catalog.caches import Cache, Latent, Ring, Shared
 
 _RING_ROWS: Final = 8

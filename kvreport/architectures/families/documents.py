@@ -9,8 +9,8 @@ from kvreport.architectures.composites import text_model
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import read_named, reads
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
-from kvreport.architectures.weights import Tensors
 
 PRENORM: Final = (False, True, True, True)
 """Where Florence 2 normalizes before it convolves: in all stages but the first."""

@@ -16,8 +16,8 @@ from kvreport.architectures.families.deepseek import indexer_tensors
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, linear, norm, norms, placed
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
-from kvreport.architectures.weights import Tensors, linear, norm, norms, placed
 from kvreport.catalog.caches import Cache, Indexer, Latent
 
 _WINDOW: Final = "sliding_attention"

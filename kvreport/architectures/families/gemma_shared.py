@@ -20,9 +20,9 @@ from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, linear, norm
 from kvreport.architectures.variants import pooled
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, linear, norm
 from kvreport.catalog.caches import Cache, Shared
 
 

@@ -27,7 +27,7 @@ from kvreport.architectures.families.qwen_hybrid import gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear, norms
+from kvreport.architectures.tensor_builders import Tensors, linear, norms
 
 _GATE_RANK: Final = 16
 """Width of the bottleneck of a norm's gate (SGLang 0.5.23, ``models/gigachat35.py``, ``_GATED_NORM_LOW_RANK``)."""

@@ -21,8 +21,8 @@ from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tenso
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, hyper_connection
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, hyper_connection
 from kvreport.catalog.caches import Cache
 
 _TAIL: Final = (

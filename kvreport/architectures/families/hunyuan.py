@@ -9,7 +9,7 @@ from kvreport.architectures.families.deepseek import named_mixture
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.catalog.caches import Shared
 
 

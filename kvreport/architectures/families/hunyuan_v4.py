@@ -17,8 +17,8 @@ from kvreport.architectures.families.deepseek import index_cache, indexer_tensor
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, hyper_connection, linear
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, hyper_connection, linear
 from kvreport.catalog.caches import Cache
 
 

@@ -19,8 +19,16 @@ from kvreport.architectures.decoder import context, dense_mlp, expert_counts, te
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import (
+    Tensors,
+    embedding,
+    linear,
+    norm,
+    norms,
+    output_head,
+    placed,
+)
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default
-from kvreport.architectures.weights import Tensors, embedding, linear, norm, norms, output_head, placed
 from kvreport.catalog.caches import RecurrentState, StateTensor
 
 _FULL_EVERY: Final = 6

@@ -10,7 +10,7 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear, norm
+from kvreport.architectures.tensor_builders import Tensors, linear, norm
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
 

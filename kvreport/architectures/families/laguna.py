@@ -8,7 +8,7 @@ from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_cou
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear
+from kvreport.architectures.tensor_builders import Tensors, linear
 
 
 @reads("LagunaForCausalLM", family="Laguna", model_types=("laguna",))

@@ -10,7 +10,7 @@ from kvreport.architectures.decoder import Sizes, context, decoder, expert_count
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, placed
+from kvreport.architectures.tensor_builders import Tensors, placed
 
 
 @reads("LongcatFlashForCausalLM", family="LongCat", model_types=("longcat_flash",))

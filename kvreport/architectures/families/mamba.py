@@ -14,7 +14,7 @@ from kvreport.architectures.mamba_mixers import (
 )
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import norm
+from kvreport.architectures.tensor_builders import norm
 
 USUAL_CONTEXT: Final = 2048
 

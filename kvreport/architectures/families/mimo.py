@@ -19,7 +19,7 @@ from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear, norms, placed
+from kvreport.architectures.tensor_builders import Tensors, linear, norms, placed
 from kvreport.catalog.caches import Cache
 
 _DECODER: Final = "model.decoder.self_attn"

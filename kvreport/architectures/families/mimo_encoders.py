@@ -11,8 +11,8 @@ from typing import Final
 from kvreport.architectures.blueprint import Weight
 from kvreport.architectures.keys import MAX_VOCABULARY, Keys
 from kvreport.architectures.parts import part
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import MAX_DEPTH
-from kvreport.architectures.weights import Tensors
 
 TOKENIZER_NOTE: Final = (
     "The audio tokenizer is a separate checkpoint (audio_tokenizer/). The config does not state its size, so the"

@@ -9,7 +9,7 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import read_named, reads
-from kvreport.architectures.weights import placed
+from kvreport.architectures.tensor_builders import placed
 
 _TEXT_OF_VERSION: Final = {
     "2.5": "LlamaForCausalLM",

@@ -10,8 +10,8 @@ from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors
 
 _TEXTS: Final = {"ministral3": "Ministral3ForCausalLM", "mistral4": "Mistral4ForCausalLM"}
 """The class of the text model by its ``model_type``."""

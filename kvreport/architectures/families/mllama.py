@@ -10,8 +10,8 @@ from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import CrossAttention
 
 _EXTRA_TOKENS: Final = 8

@@ -12,7 +12,7 @@ from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.mamba_mixers import Mamba2
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear, norm, norms, placed
+from kvreport.architectures.tensor_builders import Tensors, linear, norm, norms, placed
 
 Part = Literal["mamba", "attention", "mlp", "moe"]
 

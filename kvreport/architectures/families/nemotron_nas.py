@@ -10,7 +10,7 @@ from kvreport.architectures.decoder import Sizes, context, decoder, dense_mlp, v
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, norm
+from kvreport.architectures.tensor_builders import Tensors, norm
 from kvreport.catalog.caches import Cache
 
 _MULTIPLE: Final = 256

@@ -13,8 +13,8 @@ from kvreport.architectures.listed import NOTHING_KEPT, read_listed
 from kvreport.architectures.listing import listing
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import norm
 from kvreport.architectures.variants import NOTE
-from kvreport.architectures.weights import norm
 
 _ACTIVATIONS: Final = ("swiglu", "gelu")
 

@@ -11,8 +11,8 @@ from kvreport.architectures.layered import read_layered
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, linear
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, linear
 
 _CLIP: Final = "openai/clip-vit-large-patch14-336"
 _IMAGES: Final = "model.embed_tokens_extend.image_embed"

@@ -17,8 +17,8 @@ from kvreport.architectures.families.qwen_hybrid import gated_deltanet, mixture
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, linear, norms, placed
 from kvreport.architectures.vision import qwen3_vision, section_or_default
-from kvreport.architectures.weights import Tensors, linear, norms, placed
 from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
 
 _LINEAR: Final = "linear_attention"

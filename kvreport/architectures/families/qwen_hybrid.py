@@ -22,8 +22,8 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, linear, norms, placed
 from kvreport.architectures.vision import qwen3_vision, section_or_default
-from kvreport.architectures.weights import Tensors, linear, norms, placed
 
 
 def sparse_layers(keys: Keys, layers: int) -> list[bool]:

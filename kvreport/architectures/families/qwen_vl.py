@@ -9,8 +9,8 @@ from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.layered import read_layered
 from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors
 from kvreport.architectures.vision import qwen3_vision, section_or_default
-from kvreport.architectures.weights import Tensors
 from kvreport.catalog.caches import FullAttention
 
 

@@ -10,7 +10,7 @@ from kvreport.architectures.decoder import Sizes, decoder, open_context, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, norms
+from kvreport.architectures.tensor_builders import Tensors, norms
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
 TRAINED_ON: Final = 8192

@@ -12,8 +12,8 @@ from kvreport.architectures.decoder import Sizes, decoder, dense_mlp, expert_cou
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
+from kvreport.architectures.tensor_builders import Tensors, linear, placed
 from kvreport.architectures.vision import section_or_default
-from kvreport.architectures.weights import Tensors, linear, placed
 from kvreport.catalog.caches import Cache, Indexer
 
 _INDEXER: Final = {

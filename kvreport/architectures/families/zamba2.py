@@ -14,7 +14,7 @@ from kvreport.architectures.mamba_mixers import (
 )
 from kvreport.architectures.parts import part
 from kvreport.architectures.registry import reads
-from kvreport.architectures.weights import Tensors, linear, norm, placed
+from kvreport.architectures.tensor_builders import Tensors, linear, norm, placed
 from kvreport.catalog.caches import FullAttention
 
 _ZAMBA2_HYBRID: Final = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kvreport.catalog.release import ClassList, Numbers, Rule, RulesFile, read_rules, release_number
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, texts
 from kvreport.site.kit.templating import render
-from kvreport.site.pages import validation
+from kvreport.site.pages import evidence_page
 from kvreport.words import counted
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def placed(html: str, catalog: Catalog, uri: str) -> str:
 
 def _cases(catalog: Catalog, family: str) -> Sequence[tuple[Numbers, Compared]]:
     """The logs of a family that are compared, with their releases."""
-    found = validation.of(catalog)
+    found = evidence_page.of(catalog)
     cases = () if found is None else found.cases
     named = ((case, (case.release or "").partition(" ")) for case in cases if case.comparisons)
     dated = ((release_number(family, version), case) for case, (of, _, version) in named if of == family)

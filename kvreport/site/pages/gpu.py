@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Final
 
 from kvreport import units
-from kvreport.accounting.support import on_accelerator
+from kvreport.accounting.support_lookup import on_accelerator
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
@@ -26,7 +26,7 @@ from kvreport.site.kit.sources import EVIDENCE, evidence_cell, source_cell, sour
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import agreement, local
+from kvreport.site.pages import agreement, machines_at_home
 from kvreport.site.pages.controls import (
     Controls,
     engine_choices,
@@ -57,7 +57,7 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
     """Return an accelerator's page; ``rows`` are those of all models."""
     uri = f"{FOLDER}/{gpu.id}/"
     made = context(inputs.site, gpu, rows)
-    at_home = local.gpu_section(inputs, gpu)
+    at_home = machines_at_home.gpu_section(inputs, gpu)
     names = {**made} | {"local": f"local/{gpu.id}/" if at_home is not None else ""}
 
     def section(anchor: str, title: str, template: str, **more: object) -> Section:

@@ -21,7 +21,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Table, listing, numbers, size_cell, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import local
+from kvreport.site.pages import machines_at_home
 from kvreport.words import LIMITS, WAYS
 
 URI: Final = "sizer/"
@@ -106,7 +106,7 @@ def context(site: SiteData) -> Names:
             if site.catalog.engine(one["name"]).family != "ceiling"
         ),
         "presets": PRESETS,
-        "local": local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
+        "local": machines_at_home.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
         "example": _table(site, model, longest),
         "command": f"kvreport size {model.id} --concurrent {_START['concurrent']} --prompt {_START['prompt']} "
         f"--output {_START['output']} --context {longest} --burst {_START['burst']} --spares {_START['spares']}",

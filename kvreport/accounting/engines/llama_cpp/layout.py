@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from kvreport.accounting.engines.llama_cpp.build import build_graph
-from kvreport.accounting.engines.llama_cpp.caches import (
+from kvreport.accounting.engines.llama_cpp.cells_and_states import (
     Cells,
     cache_bytes,
     checkpoint_bytes,
@@ -19,6 +18,7 @@ from kvreport.accounting.engines.llama_cpp.caches import (
     state_bytes,
     widest_values,
 )
+from kvreport.accounting.engines.llama_cpp.compute_graph import build_graph
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
@@ -27,6 +27,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
     LatentAttention,
     Network,
 )
+from kvreport.accounting.engines.llama_cpp.network_reader import Companions, LocalModel, companion_options
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import (
     FeedHomes,
@@ -38,7 +39,6 @@ from kvreport.accounting.engines.llama_cpp.placement import (
 )
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
 from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
-from kvreport.accounting.engines.llama_cpp.reading import Companions, LocalModel, companion_options
 from kvreport.accounting.engines.llama_cpp.tensors import WorstStep
 from kvreport.accounting.engines.llama_cpp.types import cache_type
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvreport.accounting.engines.llama_cpp.attention import Place
+from kvreport.accounting.engines.llama_cpp.attention_blocks import Place
 from kvreport.accounting.engines.llama_cpp.network import Recurrence
 from kvreport.accounting.engines.llama_cpp.tensors import (
     F32,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.attention import Place
+from kvreport.accounting.engines.llama_cpp.attention_blocks import Place
 from kvreport.accounting.engines.llama_cpp.network import (
     FeedForward,
     Hyper,

@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kvreport.accounting.engines.command import Command, Served
-from kvreport.accounting.engines.llama_cpp.caches import cell_plan
+from kvreport.accounting.engines.llama_cpp.cells_and_states import cell_plan
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
+from kvreport.accounting.engines.llama_cpp.network_reader import read_local
 from kvreport.accounting.engines.llama_cpp.options import FAMILY, LocalOptions, for_build, server_command
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
-from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.step import EngineStep, Reserve
 from kvreport.accounting.plan import BlockPlan

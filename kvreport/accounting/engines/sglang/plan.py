@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from kvreport.accounting.engines.sglang import compressed, refusals, settings, shapes
+from kvreport.accounting.engines.sglang import compressed, flag_combinations, settings, shapes
 from kvreport.accounting.engines.sglang.pools import (
     MOST_REQUESTS,
     Division,
@@ -60,7 +60,7 @@ def plan(
     Raises:
         InputError: If the release refuses the combination, or the format cannot store one of the model's caches.
     """
-    reason = refusals.refusal(model, engine, case.kv_format, case.accelerator, case.layout)
+    reason = flag_combinations.refusal(model, engine, case.kv_format, case.accelerator, case.layout)
     if reason is not None:
         raise InputError(reason)
     heads = max(case.layout.tensor // case.layout.decode_context, 1)
@@ -240,7 +240,7 @@ def device_traits(
         settings.paged_as(model, engine, without),
         scaled_latents(model, engine, accelerator),
         settings.narrows_index(model, engine, kv_format, accelerator),
-        refusals.stores_narrow(kv_format, accelerator),
+        flag_combinations.stores_narrow(kv_format, accelerator),
     )
 
 

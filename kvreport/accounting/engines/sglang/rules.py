@@ -14,6 +14,7 @@ from kvreport.accounting.engines.protocol import EngineRules
 from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import overhead, settings, shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed, row_layout
+from kvreport.accounting.engines.sglang.flag_combinations import unequal_refusal
 from kvreport.accounting.engines.sglang.plan import (
     default_kv_format,
     device_traits,
@@ -27,7 +28,6 @@ from kvreport.accounting.engines.sglang.pools import (
     SCALE_EVERY,
     WIDE_ROPE_BYTES,
 )
-from kvreport.accounting.engines.sglang.refusals import unequal_refusal
 from kvreport.accounting.engines.step import EngineStep, Following, Loading, Reserve, StaticMemory, constant
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts

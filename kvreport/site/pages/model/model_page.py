@@ -9,8 +9,8 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from kvreport import units
+from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.command import Served
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
@@ -35,9 +35,9 @@ from kvreport.site.kit.social_cards import SocialCard
 from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType, moved
-from kvreport.site.pages import agreement, local
+from kvreport.site.pages import agreement, machines_at_home
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
-from kvreport.site.pages.model import speed, traffic
+from kvreport.site.pages.model import recorded_traffic, speed
 from kvreport.site.pages.model.boundary import boundary_plot, card
 from kvreport.site.pages.model.grids import formats_of, users_table, weights_table
 from kvreport.site.pages.model.headline import (
@@ -58,7 +58,7 @@ TEMPLATES: Final = ("model", "local")
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield every model's page, and one at each address that a model has left."""
     site = inputs.site
-    at_home = local.URI in inputs.addresses or local.has_pages(inputs)
+    at_home = machines_at_home.URI in inputs.addresses or machines_at_home.has_pages(inputs)
     with site.parts.group("model-pages") as kept:
         made = {
             model.id: kept.get(_key(site, model, at_home=at_home), partial(page, inputs, model))
@@ -129,12 +129,12 @@ def page(inputs: Inputs, model: Model) -> Page:
                         render("model/traffic.html", uri, shared | example),
                     )
                 ]
-                if (shared := traffic.context(answer)) is not None
+                if (shared := recorded_traffic.context(answer)) is not None
                 else []
             ),
             section("weights", "Weights by format", "model/weights.html"),
             section("serve", "Commands", "model/serve.html"),
-            *([at_home] if (at_home := local.at_home_section(inputs, model)) is not None else []),
+            *([at_home] if (at_home := machines_at_home.at_home_section(inputs, model)) is not None else []),
             section("take", "Download, cite, badge", "model/take.html"),
             section("sources", "Sources", "model/sources.html"),
             section("neighbours", "Similar models", "model/neighbours.html"),

@@ -20,7 +20,7 @@ from kvreport.accounting.roofline import Peaks
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate
-from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
+from kvreport.traffic.block_pools import CacheKind, Pools, PoolSpec
 from kvreport.traffic.results import Scheduler
 from kvreport.traffic.timing import PipelineClock, RooflineClock, StepClock
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from kvreport.accounting.engines.llama_cpp import recurrent, residuals
-from kvreport.accounting.engines.llama_cpp.attention import (
+from kvreport.accounting.engines.llama_cpp.attention_blocks import (
     AttentionInputs,
     Place,
     attention,

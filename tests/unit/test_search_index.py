@@ -6,7 +6,7 @@ from random import Random
 
 from javascript import searched
 
-from kvreport.adapters import search
+from kvreport.adapters import search_index
 from kvreport.site.kit.page import Page, Section
 
 CHAPTER = """
@@ -22,7 +22,7 @@ CHAPTER = """
 
 
 def test_code_answers_tables_and_options_are_not_indexed():
-    docs = search.written("learn/pages/", "Pages", "What is set aside.", ("block",), CHAPTER)
+    docs = search_index.written("learn/pages/", "Pages", "What is set aside.", ("block",), CHAPTER)
     assert docs == [
         {
             "location": "learn/pages/",
@@ -38,19 +38,19 @@ def test_code_answers_tables_and_options_are_not_indexed():
 def test_a_chapter_is_shown_by_its_first_sentences():
     html = """<h1>Pages</h1><p class="kv-kicker">7-minute read.</p>
     <p class="kv-take-away"><a href="x" download>Download as a notebook</a>.</p><p>Memory is handed out in blocks.</p>"""
-    (first,) = search.written("learn/pages/", "Pages", "", (), html)
+    (first,) = search_index.written("learn/pages/", "Pages", "", (), html)
     assert first["text"] == "Memory is handed out in blocks."
 
 
 def test_a_description_ends_where_the_text_begins():
-    (first,) = search.written("q/", "Q", "What fits", (), "<p>The cache decides.</p>")
+    (first,) = search_index.written("q/", "Q", "What fits", (), "<p>The cache decides.</p>")
     assert first["text"] == "What fits. The cache decides."
 
 
 def test_a_name_that_the_list_gives_to_another_page_is_left_to_it():
     names = ("gpu-memory-utilization", "start-up lines")
-    (chapter,) = search.written("learn/what-the-log-says/", "Logs", "", names, "")
-    (question,) = search.written("questions/utilization/", "Share", "", names, "")
+    (chapter,) = search_index.written("learn/what-the-log-says/", "Logs", "", names, "")
+    (question,) = search_index.written("questions/utilization/", "Share", "", names, "")
     assert chapter["tags"] == ["start-up lines"]
     assert "gpu-memory-utilization" in question["tags"]
 
@@ -60,7 +60,7 @@ def test_a_model_is_one_entry_with_its_conclusion():
     page = Page(
         "models/a/", "model", "A: 54 fit", "A", "A: 54 fit.", sections=sections, names=("org/A",), boost=2
     )
-    assert search.generated(page, "models/a/") == [
+    assert search_index.generated(page, "models/a/") == [
         {"location": "models/a/", "title": "A", "text": "A: 54 fit.", "tags": ["org/A"], "boost": 2}
     ]
 
@@ -69,18 +69,18 @@ def test_a_tool_page_has_its_sections_and_the_names_of_the_list():
     page = Page(
         "data/", "data", "D", "Download", "All rows.", sections=(Section("cite", "Cite", "<p>So.</p>"),)
     )
-    first, section = search.generated(page, "data/")
+    first, section = search_index.generated(page, "data/")
     assert "BibTeX" in first["tags"]
     assert section == {"location": "data/#cite", "title": "Cite", "text": "So."}
 
 
-def entry(location: str, title: str, text: str = "", *tags: str, boost: float = 1) -> search.Doc:
+def entry(location: str, title: str, text: str = "", *tags: str, boost: float = 1) -> search_index.Doc:
     return {"location": location, "title": title, "text": text, "tags": list(tags), "boost": boost}
 
 
-def first_of(docs: list[search.Doc], *asked: str) -> list[str]:
+def first_of(docs: list[search_index.Doc], *asked: str) -> list[str]:
     """The page that each query finds first, where engines and accelerators are known by their names."""
-    index = {"config": {"kinds": search.kinds_of(docs)}, "docs": docs}
+    index = {"config": {"kinds": search_index.kinds_of(docs)}, "docs": docs}
     return [results[0][0]["location"] for results in searched(index, asked)]
 
 
@@ -120,7 +120,7 @@ def test_an_accelerator_in_a_question_is_a_gpu_and_a_number_before_it_counts():
 def test_what_a_page_quotes_is_found_and_not_shown():
     quoted = (Section("lines", "Lines of a log", "max_total_num_tokens=312345, chunked_prefill_size=8192"),)
     page = Page("log/", "tool", "Log", "What is this log?", "Paste a log.", quoted=quoted)
-    docs = search.generated(page, "log/")
+    docs = search_index.generated(page, "log/")
     assert docs[-1] == {"location": "log/#lines", "title": "Lines of a log", "text": quoted[0].html}
     others = [
         entry("q/", "Tokens", "A size of 99."),
@@ -139,7 +139,7 @@ def test_the_name_of_a_column_is_found_in_the_dictionary():
 
 
 INDEX = {
-    "config": {"synonyms": search.WORDS["synonyms"]},
+    "config": {"synonyms": search_index.WORDS["synonyms"]},
     "docs": [
         entry("m/q/", "Qwen3 32B", "31 users at 8K.", "Qwen/Qwen3-32B", boost=2),
         entry("m/qa/", "Qwen3 32B AWQ", "24 users at 8K.", boost=1.2),
@@ -183,9 +183,9 @@ def test_a_teaser_is_short_escaped_and_marked():
 
 
 def test_every_name_of_the_list_is_written_once():
-    for group in search.WORDS["synonyms"]:
+    for group in search_index.WORDS["synonyms"]:
         assert len(group) == len(set(group)) > 1
-    for names in search.WORDS["names"].values():
+    for names in search_index.WORDS["names"].values():
         assert len(names) == len(set(names))
 
 

@@ -17,7 +17,7 @@ from kvreport.resources import data_dir
 from kvreport.site.kit.links import check
 from kvreport.site.kit.page import Page
 from kvreport.site.pages import comparisons, every_log
-from kvreport.site.pages import validation as validation_page
+from kvreport.site.pages import evidence_page as validation_page
 
 
 @pytest.fixture(scope="module")

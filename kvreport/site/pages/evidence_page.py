@@ -33,13 +33,13 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import (
     comparisons,
+    errors_at_first_sight,
     every_log,
-    first_sight,
-    forecasts,
     known_starts,
     layout_evidence,
     left_out,
     other_tools,
+    scored_forecasts,
 )
 from kvreport.words import counted, engine_name
 
@@ -113,7 +113,11 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
     if foretold is not None:
         open_and_scored = tuple(scored(foretold, load_observations(catalog.folder)))
         others.append(
-            ("forecasts", "Forecasts of new models", _tables(*forecasts.tables(catalog, open_and_scored)))
+            (
+                "forecasts",
+                "Forecasts of new models",
+                _tables(*scored_forecasts.tables(catalog, open_and_scored)),
+            )
         )
     more = comparisons.page(catalog)
     if more is not None:
@@ -156,14 +160,14 @@ def page_of(
     if blind is not None:
         told.insert(0, ("Held-out sources", f"{left_out.lead(blind)}."))
         sections.append(("left-out", "Errors on held-out sources", _tables(*left_out.tables(blind, found))))
-    if first is not None and (leading := first_sight.leads(first)):
-        body = _tables(*first_sight.tables(first, found))
-        request = first_sight.picture(first, found)
+    if first is not None and (leading := errors_at_first_sight.leads(first)):
+        body = _tables(*errors_at_first_sight.tables(first, found))
+        request = errors_at_first_sight.picture(first, found)
         drawn = None if request is None else drawings.get(request.digest)
         if request is not None:
-            body = Markup("<p>{}</p>\n{}").format(first_sight.counts(first, request), body)
+            body = Markup("<p>{}</p>\n{}").format(errors_at_first_sight.counts(first, request), body)
         if request is not None and drawn is not None:
-            scatter = {"chart": first_sight.chart(request), "drawing": drawn}
+            scatter = {"chart": errors_at_first_sight.chart(request), "drawing": drawn}
         sections.insert(0, ("first-sight", "First predictions", body))
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
@@ -405,7 +409,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
 def requests(site: SiteData) -> Iterator[charts.ChartRequest]:
     """Yield the picture of logs at first sight, where there are any."""
     found, first = of(site.catalog), FirstSeen.read(site.catalog.folder)
-    request = None if found is None or first is None else first_sight.picture(first, found)
+    request = None if found is None or first is None else errors_at_first_sight.picture(first, found)
     if request is not None:
         yield request
 

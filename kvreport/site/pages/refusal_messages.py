@@ -18,7 +18,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import log
+from kvreport.site.pages import log_reader
 from kvreport.startup_log.endings import remedy_words
 from kvreport.startup_log.reading import meaning
 from kvreport.units import gib
@@ -42,7 +42,7 @@ def _page(site: SiteData, runtime_bytes: int, refusal: Refusal) -> Page:
     lines = [engines[name][1] for name in refusal.lines]
     means = {refusal.means: line.example} if refusal.means else _meanings(lines)
     result = _answer(site, refusal)
-    context: dict[str, Any] = {**log.context(site, runtime_bytes)} | {
+    context: dict[str, Any] = {**log_reader.context(site, runtime_bytes)} | {
         "refusal": refusal,
         "means": tuple(means.items()),
         "remedies": _remedies(site, _engines(engines[name][0] for name in refusal.lines), line),
