@@ -35,6 +35,8 @@ interface CapacityScript {
   decided(model: any, own: any): any;
   unpacked(site: any, models: any[]): any;
   isPublished(model: any, gpu: any): boolean;
+  /** Tokens of a step and requests at once that the engine takes for a model on a device by itself. */
+  usualStep(model: any, gpu: any): number[];
   /** Everything that one request of a configuration reserves: its blocks, and its part of other pools. */
   reservedBytes(config: any, context: number): number;
   wholeToken(config: any, context: number): number;

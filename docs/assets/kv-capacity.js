@@ -29,10 +29,11 @@
     if (added === null) return null; // the engine's release refuses these weights on this device
     const resident = weights + added;
     const options = asked === true ? { later: true } : asked || NOTHING;
-    const step = stepOf(site, gpu, options);
-    const terms = step.tokens === gpu.step[0]
+    const step = stepOf(site, model, gpu, options), [usual] = usualStep(model, gpu);
+    if (step.tokens < model.least_step) return null; // no step holds the model's longest video
+    const terms = step.tokens === usual
       ? printed
-      : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
+      : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, usual);
     const kept_back = reserveOf(site, model, gpu, size, step, kvFormat);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
     const [reserve, published, less, short] = kept_back;
@@ -174,10 +175,14 @@
   /** @returns {PoolRule} */
   const ruleOf = (list) => /** @type {any} */ (Object.fromEntries(RULE.map((name, n) => [name, list[n]])));
 
-  /* The scheduler's sizes: as asked, or as the engine defaults them on this device. SGLang's chunks of prefill set no
-     bound to the requests at once. */
-  function stepOf(site, gpu, options) {
-    const tokens = options.batched || gpu.step[0], seqs = options.seqs || gpu.step[1];
+  /* The scheduler's sizes by default for a model on a device: a step holds what the engine does not divide. */
+  const usualStep = (model, gpu) => [Math.max(gpu.step[0], model.least_step), gpu.step[1]];
+
+  /* The scheduler's sizes: as asked, or as the engine defaults them for a model on a device. SGLang's chunks of prefill
+     set no bound to the requests at once. */
+  function stepOf(site, model, gpu, options) {
+    const [usual, rows] = usualStep(model, gpu);
+    const tokens = options.batched || usual, seqs = options.seqs || rows;
     return {
       tokens,
       seqs: site.engine.family === "sglang" ? seqs : kernel.maxNumSeqsOf(seqs, tokens),
@@ -238,8 +243,8 @@
   }
 
   function wideReserveOf(site, model, gpu, size, step) {
-    const usual = step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager &&
-      !step.adapted;
+    const [tokens, seqs] = usualStep(model, gpu);
+    const usual = step.tokens === tokens && step.seqs === seqs && !step.eager && !step.adapted;
     const listed = usual && model.reserve && model.reserve[gpu.reserve];
     if (listed) return listed[size];
     const rates = ratesOf(model, gpu, size);
@@ -402,9 +407,8 @@
       if (gpu.usable < kernel.LEAST_OF_LARGEST * most) return null; // SGLang refuses such ranks
     }
     const given = asked === true ? { later: true } : asked || NOTHING;
-    const options = first
-      ? { ...given, batched: given.batched || first.step[0], seqs: given.seqs || first.step[1] }
-      : given;
+    const [tokens, seqs] = first ? usualStep(model, first) : [];
+    const options = first ? { ...given, batched: given.batched || tokens, seqs: given.seqs || seqs } : given;
     const ranks = layout.places.flatMap((place, stage) => {
       const here = first ? gpu.devices.slice(stage * layout.tp, (stage + 1) * layout.tp) : [gpu];
       return [...new Set(here)].map((device) =>
@@ -629,5 +633,6 @@
     decided,
     unpacked,
     isPublished,
+    usualStep,
   };
 })(typeof globalThis === "object" ? globalThis : this);

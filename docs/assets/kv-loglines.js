@@ -277,7 +277,7 @@
       : kernel.words.two_byte_kv.includes(dtype)
       ? "bf16"
       : dtype;
-    const usual = (first || site.gpus.find((one) => one.kind === 0)).step;
+    const usual = root.kvCapacity.usualStep(model, first || site.gpus.find((one) => one.kind === 0));
     const tokens = facts.max_batched_tokens || usual[0];
     const rows = kernel.maxNumSeqsOf(facts.max_seqs || usual[1], tokens);
     const ranks = spans.places.flatMap((place, stage) =>
@@ -318,7 +318,7 @@
     const made = planOf(kv), other = kv === "bf16" ? planOf("fp8") : undefined;
     const released = model.weights.released[place];
     if (!made || released === null || released === undefined) return null;
-    const usual = (device || site.gpus.find((one) => one.kind === kind)).step[0];
+    const [usual] = root.kvCapacity.usualStep(model, device || site.gpus.find((one) => one.kind === kind));
     const terms = (plan) => kernel.tokensInFlight(plan[3], site.engine.in_flight, tokens, usual);
     const bytes = (plan) => (length) => kernel.requestBytes(plan[2], terms(plan), length);
     const [block, kept, constant] = made;

@@ -86,6 +86,9 @@
         return say("refused", { reason: own ? `it${model.refused.slice(label.length)}` : model.refused });
       }
       if (!kvCapacity.isPublished(model, gpu)) return say("not_published");
+      if (state.batched < model.least_step) {
+        return say("step_too_short", { batched: count(state.batched), least: count(model.least_step) });
+      }
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
       if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });

@@ -112,10 +112,9 @@
         share: LEVERS.utilization,
       }]);
     }
-    if (deployment.tokens > LEVERS.batched) {
-      found.push([`${count(LEVERS.batched)} batched tokens${flagged("max_batched_tokens", LEVERS.batched)}`, {
-        batched: LEVERS.batched,
-      }]);
+    const batched = Math.max(LEVERS.batched, model.least_step);
+    if (deployment.tokens > batched) {
+      found.push([`${count(batched)} batched tokens${flagged("max_batched_tokens", batched)}`, { batched }]);
     }
     const slots = kvKernel.wholeBlocks(deployment.pool, deployment.block);
     if (deployment.wanted > slots && slots > 0) found.push([`max_num_seqs ${count(slots)}`, { seqs: slots }]);

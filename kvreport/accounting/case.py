@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -106,6 +106,18 @@ class Groups(tuple[Alike, ...]):
         """The hash of the groups."""
         return self._hash
 
+    def holding(self, tokens: int) -> Groups:
+        """The same with steps of at least so many tokens, as a model makes an engine take."""
+        if all(one.serving.max_batched_tokens >= tokens for one in self):
+            return self
+        return Groups(
+            replace(
+                one,
+                serving=replace(one.serving, max_batched_tokens=max(one.serving.max_batched_tokens, tokens)),
+            )
+            for one in self
+        )
+
     def numbers(self, devices: int) -> Integers:
         """The group of each of so many accelerators; one more than the last of them where it has none."""
         if self._numbers is None or len(self._numbers) != devices:
@@ -146,7 +158,7 @@ class Case(Launch):
     def groups(self) -> Sequence[Alike]:
         """The accelerators that the engine treats alike; none where no device is known."""
         if self.alike is not None:
-            return self.alike
+            return self.alike.holding(self.rules.usual_step(self.model) if self.images else 0)
         return (Alike(tuple(range(len(self.accelerators))), self.serving, None),) if self.accelerators else ()
 
     @property

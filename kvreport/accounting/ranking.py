@@ -453,6 +453,7 @@ def _scheduler(model: Model, workload: Load, choices: Choices, device: Accelerat
         max_batched_tokens=choices.max_batched_tokens,
         max_seqs=choices.max_seqs,
         context_tokens=max(min(workload.longest_tokens, model.context_tokens), SHORTEST_SERVER_TOKENS),
+        model=model,
     )
 
 
@@ -487,6 +488,7 @@ def _case(
     layout: Layout,
 ) -> Case:
     tokens, rows = _scheduler(model, workload, choices, devices[0])
+    rules(choices.engine).check_step(model, tokens)
     return Case(
         model=model,
         engine=choices.engine,

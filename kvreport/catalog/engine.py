@@ -113,6 +113,8 @@ class Engine(Record):
     architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
     # Tokens of the longest audio clip that each class takes; None where only the context limits it.
     audio_tokens: dict[Text, Annotated[int, Field(ge=1, le=1 << 20)] | None] = Field(default_factory=dict)
+    # Tokens of the longest image or video of each class whose images attend in both directions: one step must hold it whole.
+    item_tokens: dict[Text, StepTokens] = Field(default_factory=dict)
     # Fitted constants of the reserve, in bytes or dimensionless, by name.
     coefficients: dict[Text, Coefficient] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()

@@ -104,14 +104,16 @@ def _smaller_sizes(work: Load, best: Solution, choices: Choices) -> Iterator[tup
     if family not in words.KV_NAMES:
         return
     flags = flag_names(family)
-    tokens, seqs = rules(choices.engine).scheduler(best.offer.accelerator)
-    step, few = count(SMALL_STEP), count(FEWER_SEQUENCES)
+    engine = rules(choices.engine)
+    tokens, seqs = engine.scheduler(best.offer.accelerator, model=best.model)
+    least = max(SMALL_STEP, engine.least_step(best.model))
+    step, few = count(least), count(FEWER_SEQUENCES)
     sizes = (
         (
             f"steps of {step} tokens",
             "max_batched_tokens",
-            tokens > SMALL_STEP,
-            replace(choices, max_batched_tokens=SMALL_STEP),
+            tokens > least,
+            replace(choices, max_batched_tokens=least),
         ),
         (
             f"at most {few} requests at once",

@@ -125,13 +125,14 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Q
                 yield QuestionChange("weights", f"--weights {name}", replace(request, weight_format=smaller))
         if request.engine.name != request.ceiling.name:
             yield from _shares(result)
-            steps = request.serving
-            if steps.max_batched_tokens > _SHORT_STEP:
-                _, rows = request.case.rules.scheduler(
-                    request.accelerator, max_batched_tokens=_SHORT_STEP, max_seqs=steps.max_seqs
+            steps, engine = request.serving, request.case.rules
+            tokens = max(_SHORT_STEP, engine.least_step(request.model))
+            if steps.max_batched_tokens > tokens:
+                _, rows = engine.scheduler(
+                    request.accelerator, max_batched_tokens=tokens, max_seqs=steps.max_seqs
                 )
-                short = replace(steps, max_batched_tokens=_SHORT_STEP, max_seqs=rows)
-                flags = f"--max-batched-tokens {_SHORT_STEP}"
+                short = replace(steps, max_batched_tokens=tokens, max_seqs=rows)
+                flags = f"--max-batched-tokens {tokens}"
                 yield QuestionChange("steps", flags, replace(request, serving=short))
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
             wanted = None if result.deployment is None else result.deployment.state_slots_wanted

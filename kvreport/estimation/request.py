@@ -231,7 +231,14 @@ def resolve(query: Query, catalog: Catalog, asked: Query | None = None) -> Reque
     )
     drafted = drafted_tokens(query, draft, text_draft, assumed)
     tokens, rows = _scheduled(
-        query, engine, accelerator, record, max(context_tokens, SHORTEST_SERVER_TOKENS), drafted, assumed
+        query,
+        engine,
+        accelerator,
+        record,
+        max(context_tokens, SHORTEST_SERVER_TOKENS),
+        drafted,
+        limits,
+        assumed,
     )
     fitted = any(name.startswith("uncertainty") for name in policy.coefficients)
     if (
@@ -418,15 +425,23 @@ def _scheduled(
     model: Model,
     context_tokens: int,
     drafted: int,
+    limits: Mapping[str, int],
     assumed: list[str],
 ) -> tuple[int, int]:
-    """Tokens of a step and requests at once: as stated, or what the engine takes by itself, which is said."""
+    """Tokens of a step and requests at once: as stated, or what the engine takes by itself, which is said.
+
+    Raises:
+        InputError: If no step of so many tokens holds what the model cannot divide.
+    """
     tokens, rows = engine.scheduler(
         accelerator,
         max_batched_tokens=query.max_batched_tokens,
         max_seqs=query.max_seqs,
         context_tokens=context_tokens,
+        model=model if serves_images(limits, model, engine.engine) else None,
     )
+    if limits.get("video") != 0:
+        engine.check_step(model, tokens)
     label, because = engine.engine.label, "default of {} on this device"
     sets = trait(engine.engine, "drafting_requests")
     if drafted and query.max_seqs is None and sets is not None:

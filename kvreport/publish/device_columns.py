@@ -104,7 +104,7 @@ class Columns:
         if self.parts[number] is None:
             return None
         case, shortened = self.reserving(number)
-        serving, memo = _servings(self.site)[gpu.id], self.reserves[number]
+        serving, memo = _servings(self.site, self.model)[gpu.id], self.reserves[number]
         found = reserve_on(case, gpu, serving, memo)
         kept = [found.total, found.uncertainty]
         if shortened is None:
@@ -274,7 +274,7 @@ class Columns:
 
     def held(self) -> dict[str, list[Any]]:
         """What the architecture itself needs, by KV format and column."""
-        found, servings = {}, _servings(self.site)
+        found, servings = {}, _servings(self.site, self.model)
         engine, ceiling = rules(self.site.engine), rules(self.site.axes.ceiling)
         for cache in self.caches:
             alike: dict[Hashable, list[int]] = {}
@@ -374,22 +374,22 @@ def _case(
         formats=site.axes.formats,
         kv_format=cache,
         layout=layout,
-        serving=_servings(site)[gpu.id],
+        serving=_servings(site, model)[gpu.id],
         many=True,
         stage_of=stage_of,
     )
 
 
-def _servings(site: SiteData) -> dict[str, Serving]:
-    """The scheduler sizes that the engine takes on each accelerator."""
+def _servings(site: SiteData, model: Model) -> dict[str, Serving]:
+    """The scheduler sizes that the engine takes for a model on each accelerator."""
 
     def made() -> dict[str, Serving]:
-        sizes = {gpu.id: rules(site.engine).scheduler(gpu) for gpu in site.gpus}
+        sizes = {gpu.id: rules(site.engine).scheduler(gpu, model=model) for gpu in site.gpus}
         return {
             name: Serving(max_batched_tokens=tokens, max_seqs=rows) for name, (tokens, rows) in sizes.items()
         }
 
-    return site.once("servings", made)
+    return site.once(f"servings {rules(site.engine).usual_step(model)}", made)
 
 
 def by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:

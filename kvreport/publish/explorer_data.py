@@ -45,7 +45,7 @@ from kvreport.resources import read_table
 OWN: Final = "own"
 """The name of the files with each model's default format, of weights or of the cache."""
 
-_COMMON: Final = ("maker", "limit", "slots", "form", "by_name", "kv")
+_COMMON: Final = ("maker", "limit", "slots", "least_step", "form", "by_name", "kv")
 _SITE: Final[tuple[str, ...]] = tuple(read_table("explorer site"))
 _GPU: Final[tuple[str, ...]] = tuple(read_table("explorer gpu"))
 """What the explorer reads of ``site.json`` and of its accelerators."""

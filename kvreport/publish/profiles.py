@@ -250,7 +250,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
     ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
     of device]} where their kernels lay the format out differently; a cap of 0 is none. ``refused`` is why the engine does not
-    run the model.
+    run the model. ``least_step`` is how many tokens a step must have, which a default has at least.
     """
     columns = places(site, further=further)
     work = Columns(site, model, columns)
@@ -264,6 +264,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
         "kind": cache_kind(model),
         "limit": model.context_tokens,
         "slots": _waits_for_slots(site, model),
+        "least_step": rules(site.engine).least_step(model),
         "parameters": parameters(model),
         "active": active_parameters(model),
         "form": page_format(model),
@@ -289,6 +290,7 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
     numbers = range(len(work.columns))
     return {
         "slots": _waits_for_slots(site, model),
+        "least_step": rules(site.engine).least_step(model),
         "kv": own_kv(site, model),
         "kvs": work.own_kvs(),
         "loaded": work.loaded(),

@@ -140,6 +140,7 @@ def calculated(end: Ended, laid: LaidOut, reading: Reading) -> Iterator[tuple[st
 
     device = case.accelerators[0]
     share = share_on(case.engine, device, None) if case.utilization is None else case.utilization
+    fewer = max(_FEWER_TOKENS, case.rules.least_step(case.model))
     for name in end.remedies:
         tried: list[tuple[float | str, Case]] = []
         if name == "more_share" and share < RAISED_UTILIZATION:
@@ -147,9 +148,9 @@ def calculated(end: Ended, laid: LaidOut, reading: Reading) -> Iterator[tuple[st
         elif name == "fewer_requests":
             rows = [one for one in ALL["fewer_requests"] if one < case.serving.max_seqs]
             tried = [(one, replace(case, serving=replace(case.serving, max_seqs=one))) for one in rows]
-        elif name == "smaller_steps" and case.serving.max_batched_tokens > _FEWER_TOKENS:
-            steps = replace(case.serving, max_batched_tokens=_FEWER_TOKENS)
-            tried = [(_FEWER_TOKENS, replace(case, serving=steps))]
+        elif name == "smaller_steps" and case.serving.max_batched_tokens > fewer:
+            steps = replace(case.serving, max_batched_tokens=fewer)
+            tried = [(fewer, replace(case, serving=steps))]
         elif name == "no_graphs" and not case.eager:
             tried = [("", replace(case, eager=True))]
         elif name == "more_devices" and not case.replica:

@@ -151,6 +151,7 @@ class Start:
             max_seqs=flags.max_seqs,
             offline=flags.offline,
             context_tokens=flags.context_tokens,
+            model=self.model if flags.told["images"] else None,
         )
         named = flags.weight_format
         form = None if named in (None, "released") else self.known.weight_format(named)

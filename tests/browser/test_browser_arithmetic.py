@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from fuzzing import TIMES, examples, thinned
 
+from kvreport import estimate
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
+from kvreport.errors import InputError
 from kvreport.publish import engine_profiles, explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.device_columns import following, reserve_rates
@@ -27,6 +29,8 @@ LAID_OUT_BY_KERNELS = {"deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"}
 """Models whose cache has another layout on another device."""
 RESERVED_BY_CACHE = {"zai-org/GLM-4.7-Flash"}
 """Models whose reserve is another for an FP8 cache."""
+STEPS_HOLD_A_VIDEO = {"google/gemma-4-26B-A4B"}
+"""Models whose step has more tokens than the device's default."""
 ROWS = examples(12_000)
 
 ANSWER = """({site, models, rows}) => {
@@ -152,7 +156,7 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
 def test_the_browser_answers_as_the_dataset_does(repository, browser):
     catalog = open_catalog()
     drawn = [model for model in catalog.models if crc32(model.encode()) % EVERY == 3]
-    chosen = sorted({*drawn, *LAID_OUT_BY_KERNELS, *RESERVED_BY_CACHE})
+    chosen = sorted({*drawn, *LAID_OUT_BY_KERNELS, *RESERVED_BY_CACHE, *STEPS_HOLD_A_VIDEO})
     site = gather(catalog, models=",".join(chosen), version="2026.01.01")
     shared = profiles.site_facts(site)
     rates = [following(reserve_rates(site, model)) for model in site.models]
@@ -194,6 +198,44 @@ def test_the_browser_answers_as_the_dataset_does(repository, browser):
     assert together["first"] < len(parts) / 4
     assert "tensor" in together["folders"]
     assert set(together["forms"]) > {"released"}
+
+
+DEPLOYED = """({site, model, gpu, asked}) => {
+    const device = site.gpus.find((one) => one.id === gpu), layout = site.layouts.find((one) => one.label === "tp2");
+    const found = kvCapacity.deploy(site, model, device, layout, "fp8", "bf16", asked);
+    return found && [found.tokens, found.pool, kvCapacity.serve(found, asked.context).users];
+}"""
+
+
+def test_steps_hold_a_video_as_they_do_in_python(repository, browser):
+    """The page took 2,048 tokens for Gemma 4 where vLLM takes 2,496, and held more requests than it."""
+    (name,) = STEPS_HOLD_A_VIDEO
+    own = gather(open_catalog(), models=name, version="2026.01.01")
+    (model,) = own.models
+    facts = profiles.model_facts(own, model, further=True) | reserve_rates(own, model)
+    page = browser.new_page()
+    page.add_script_tag(content=browser_script())
+    page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
+    for gpu in ("rtx-4090", "h100-sxm-80gb"):
+        for batched in (None, 4096, 2496, 2048):
+            asked = {"context": 8192, **({"batched": batched} if batched else {})}
+            sent = json.loads(profiles.encode({"site": profiles.site_facts(own), "model": facts}))
+            found = page.evaluate(DEPLOYED, {**sent, "gpu": gpu, "asked": asked})
+            told = {
+                "tensor_parallel": 2,
+                "weights": "fp8",
+                "context_tokens": 8192,
+                "max_batched_tokens": batched,
+            }
+            if batched == 2048:
+                assert found is None
+                with pytest.raises(InputError, match="at least 2,496"):
+                    estimate(name, gpu=gpu, engine="vllm", **told)
+                continue
+            want = estimate(name, gpu=gpu, engine="vllm", **told)
+            tokens = want.request.serving.max_batched_tokens
+            assert found == [tokens, want.budget.kv_pool_bytes, want.max_concurrent_requests], (gpu, batched)
+    page.close()
 
 
 SGLANG_ROWS = examples(8_000)

@@ -297,6 +297,7 @@ class Sglang(EngineRules):
         max_seqs: int | None = None,
         offline: bool = False,
         context_tokens: int | None = None,
+        model: Model | None = None,
     ) -> tuple[int, int]:
         """Tokens of one prefill chunk, and requests at once: as given, else the most that it estimates."""
         tokens, _ = EngineRules.scheduler(
@@ -306,6 +307,7 @@ class Sglang(EngineRules):
             max_seqs=max_seqs,
             offline=offline,
             context_tokens=context_tokens,
+            model=model,
         )
         return tokens, max_seqs or MOST_REQUESTS
 

@@ -158,9 +158,13 @@ class Traits:
             plain=all(
                 isinstance(cache, FullAttention | CrossAttention | Shared) for cache in model.every_cache
             ),
-            masked=(model.attends_both_ways or engine.lists("attends_both_ways", model.architecture))
-            and not MASKED_HEADS.isdisjoint(heads),
+            masked=masks_images(model, engine) and not MASKED_HEADS.isdisjoint(heads),
         )
+
+
+def masks_images(model: Model, engine: Engine) -> bool:
+    """True if the tokens of an image attend to one another in both directions: its config says so, or its class does."""
+    return model.attends_both_ways or engine.lists("attends_both_ways", model.architecture)
 
 
 def idle_indexers(model: Model, engine: Engine) -> tuple[Indexer | None, int]:

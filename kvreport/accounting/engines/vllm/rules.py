@@ -333,14 +333,24 @@ class Vllm(EngineRules):
         max_seqs: int | None = None,
         offline: bool = False,
         context_tokens: int | None = None,
+        model: Model | None = None,
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the release defaults them."""
         check_sizes(max_batched_tokens, max_seqs)
-        usual, rows = EngineRules.scheduler(self, accelerator, offline=offline)
+        usual, rows = EngineRules.scheduler(self, accelerator, offline=offline, model=model)
         if context_tokens is not None and self._has("step_within_context"):
             usual = min(usual, rows * context_tokens)
         tokens = max_batched_tokens or usual
         return tokens, min(max_seqs or rows, tokens)
+
+    def least_step(self, model: Model) -> int:
+        """The longest image or video of models whose images attend in both directions, which no step divides."""
+        masked = kernels.masks_images(model, self.engine)
+        return self.engine.item_tokens.get(model.architecture, 0) if masked else 0
+
+    def usual_step(self, model: Model) -> int:
+        """As many, where the release raises its default to them."""
+        return self.least_step(model) if self._has("step_holds_item") else 0
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Shared experts, and dense MLPs of some classes, are whole where tokens are shards of a sequence.
