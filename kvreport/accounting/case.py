@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
-from kvreport.accounting.engines.step import EngineStep
+from kvreport.accounting.engines.step import EngineStep, ServerSettings
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
@@ -24,35 +24,6 @@ from kvreport.catalog.support import Support
 from kvreport.words import TWO_BYTE_KV
 
 SINGLE: Final = Layout()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """What a server is told that changes what it keeps of a device, whatever the model."""
-
-    utilization: float | None = None  # Share of memory; None for the engine's default.
-    kv_pool_bytes: int | None = None  # A pool per device given by hand, which replaces the budget.
-    eager: bool = False  # True if no graphs are captured.
-    images: bool = True  # False if it serves text only.
-    # What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
-    images_through: str = ""
-    # False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
-    encodes_at_start: bool = True
-    videos: bool = True  # False if it takes no videos.
-    clips: bool = True  # False if it takes no audio.
-    # True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
-    sorts: bool | None = None
-    compiled: bool = False  # True if compiled graphs are in the cache.
-    lora_slots: tuple[int, int] = (0, 0)  # LoRA adapters held on a device at once, and their largest rank.
-    held_bytes: int = 0  # Memory of each device that other processes hold when the engine starts.
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """Each of them by its name, for a record that has them, too."""
-        return dict(zip(ServerSettings.__slots__, _TOLD(self), strict=True))
-
-
-_TOLD: Final = attrgetter(*ServerSettings.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.kernel import PoolRule
@@ -99,22 +99,36 @@ class HostMemory:
     mapped: bool = False  # True if the ranks of a node map one region of ``/dev/shm``.
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """The flags that change a block plan."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """What a server is told of its caches and of what drafts."""
 
-    max_batched_tokens: int  # Tokens of one scheduler step; windows reserve for those in flight.
-    max_seqs: int = 256  # Requests that run at once.
     block_tokens: int | None = None  # Tokens per block given by hand; None for the engine's choice.
     prefix_caching: bool | None = None  # True or False as given; None for the engine's default.
     draft_tokens: int = 0  # Speculative tokens per step; states keep one more slot for each.
     draft_in_model: bool = False  # True if the draft's layers stand among the model's own.
-    sequences: int = 1  # Requests that share one row of cells (llama.cpp's unified cache).
     # Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None for the
     # engine's default.
     window_share: float | None = None
     # Slots of recurrent states given by hand (SGLang's ``--max-mamba-cache-size``); None to size them by the
     # budget.
     max_states: int | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Each of them by its name."""
+        return {name: getattr(self, name) for name in CacheSettings.__slots__}
+
+
+UNTOLD: Final = CacheSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving(CacheSettings):
+    """The flags that change a block plan."""
+
+    max_batched_tokens: int  # Tokens of one scheduler step; windows reserve for those in flight.
+    max_seqs: int = 256  # Requests that run at once.
+    sequences: int = 1  # Requests that share one row of cells (llama.cpp's unified cache).
     # True where the engine is told that number, even if it is the one that stands for none (SGLang's 4,096).
     seqs_told: bool = False

@@ -21,50 +21,40 @@ class Constant(Record):
     interval: tuple[float, float]  # 80% interval, from sources drawn with replacement.
 
 
-class FirstSightBand(Record):
-    """The band on logs as they were predicted when they were first seen."""
-
-    # Logs that were recorded before any rule knew of them, whether they state all flags or not.
-    logs: Positive
-    coverage: Share  # Share of their pools inside a band that was calibrated without their source.
-
-
-class DeviceClassErrors(Record):
-    """Errors on one class of devices."""
+class Covered(Record):
+    """Logs, and the share of their pools inside a band that was calibrated without their source."""
 
     logs: Positive
+    coverage: Share
+
+
+class LogErrors(Covered):
+    """Errors on logs, from model, device and flags alone."""
+
     median_error: Error  # Of the absolute relative error end to end.
-    coverage: Share  # Share of pools inside their band.
-    # The same of the errors that logs had at first sight; None if none was recorded.
-    first_sight: FirstSightBand | None = None
+    # Logs that were recorded before any rule knew of them, whether they state all flags or not; None without such.
+    first_sight: Covered | None = None
 
 
-class Kind(Record):
-    """Found logs of one kind of start at first sight, and its error band."""
+class Kind(Covered):
+    """Found logs of one kind of start at first sight, whether they state all flags or not, and its error band."""
 
-    logs: Positive  # Logs with an error at first sight, whether they state all flags or not.
     sources: Positive
     # Half the band, in the reserve and a GiB together; None for logs that are judged by the band of another
     # kind.
     width: Annotated[float, Field(ge=0)] | None
-    coverage: Share  # Share of the pools inside a band that was calibrated without the log's source.
 
 
-class Summary(Record):
+class Summary(LogErrors):
     """Errors on all logs of sources left out."""
 
-    logs: Positive
     sources: Positive  # Sources that they come from, each left out in turn.
-    median_error: Error  # Of the absolute relative error end to end, from model, device and flags alone.
     p90_error: Error  # The 90th percentile of the same.
     median_pool_error_bytes: Bytes
-    coverage: Share  # Share of pools inside a band that was calibrated without their source.
-    # The same of the errors that the band is made of: as first predicted where that was recorded, else as
+    # The coverage of the errors that the band is made of: as first predicted where that was recorded, else as
     # here.
     band_coverage: Share
-    # The same of the errors that logs had at first sight; None if none was recorded.
-    first_sight: FirstSightBand | None = None
-    classes: dict[Slug, DeviceClassErrors]
+    classes: dict[Slug, LogErrors]  # By class of devices.
     # By kind of start, whose errors at first sight the band is made of.
     kinds: dict[Slug, Kind] = Field(default_factory=dict)
 
@@ -82,19 +72,14 @@ class LeftOutLog(Record):
     rules: Slug | None = None  # The engine record whose rules were applied.
 
 
-class Band(Record):
+class Band(LogErrors):
     """The error band of one kind of start, and what it covers of sources left out."""
 
     sources: Positive  # Sources of the first sights that it is calibrated on.
     # Those all of whose first sights lie in a band that was calibrated without them.
     sources_inside: Annotated[int, Field(ge=0)]
-    logs: Positive
-    median_error: Error  # Of their absolute relative error end to end.
-    coverage: Share  # Share of these logs inside a band that was calibrated without their source.
     # Half the band, on several ranks that of a device of 80 GiB: it grows with the square root of the memory.
     width_bytes: Bytes
-    # Coverage of logs as they were first predicted, whether they state all flags or not.
-    first_sight: FirstSightBand | None = None
 
 
 class FamilyErrors(Record):

@@ -23,14 +23,19 @@ MIB: Final = 1 << 20
 _UNCHECKED: Final = "Manufacturer's figures from general knowledge, not checked against a data sheet"
 
 
-class AppleChip(Record):
-    """One chip with its memory sizes, in GB as sold."""
+class Hardware(Record):
+    """What chips, cards and machines have."""
 
     id: Slug
     name: Text
     architecture: Text
     release: YearMonth
     bandwidth_gb_s: Positive
+
+
+class AppleChip(Hardware):
+    """One chip with its memory sizes, in GB as sold."""
+
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)]
 
 
@@ -50,19 +55,14 @@ class AppleChips(Record):
     chips: tuple[AppleChip, ...]
 
 
-class Card(Record):
+class Card(Hardware):
     """One card, or one machine that shares its memory."""
 
-    id: Slug
-    name: Text
     vendor: Text
-    architecture: Text
     error_band: Literal["workstation"] | None = None
     capability: Text | None = None
-    release: YearMonth
     memory_gib: Positive  # Installed memory, in GiB.
     memory_type: Text = "LPDDR5X unified"
-    bandwidth_gb_s: Positive
     usable_mib: Positive | None = None  # What a process can use, where known.
     like: Slug | None = None  # For shared memory: the accelerator whose share applies.
     # For shared memory whose split is a setting: the most that the device can be given.

@@ -116,19 +116,17 @@ def served_by(estimate: Estimate) -> Served:
         weight_format=RELEASED if request.weight_format_name == WIDE else request.weight_format_name,
         kv_format=request.kv_format.name,
         kv_is_own=request.kv_format.name in (default, WIDE),
-        share=request.utilization if request.utilization != usual else None,
+        utilization=request.utilization if request.utilization != usual else None,
         dtype=_stated_type(request),
         max_batched_tokens=None if query is None else query.max_batched_tokens,
         eager=request.eager,
         kv_pool_bytes=request.kv_pool_bytes,
         pool_tokens=None if request.kv_pool_bytes is None else tokens and tokens // layout.data,
-        block_tokens=request.serving.block_tokens,
-        prefix_caching=request.serving.prefix_caching,
+        caches=request.serving,
         images=request.images,
-        lora=request.lora_slots,
+        lora_slots=request.lora_slots,
         offload_bytes=request.kv_offload_bytes,
         inputs=tuple(sorted(request.inputs.items())) if request.images else (),
-        draft_tokens=request.serving.draft_tokens,
         draft=None
         if request.draft is None
         or query is None

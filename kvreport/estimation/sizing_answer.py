@@ -289,7 +289,7 @@ class Sizing:
             weight_format=found.weight_format,
             kv_format=found.kv_format,
             kv_is_own=found.kv_format == (engine.default_kv_format(found.model, device) or "bf16"),
-            share=self.stated_share
+            utilization=self.stated_share
             if static is not None
             else share_on(self.policy, device, self.utilization),
             max_batched_tokens=self.max_batched_tokens,

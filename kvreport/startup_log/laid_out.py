@@ -14,7 +14,7 @@ from kvreport.accounting.case import Case
 from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
-from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.plan import BlockPlan, CacheSettings
 from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -124,10 +124,14 @@ def pasted_start(
             context_tokens=reading.whole("max_model_len") or reading.whole("concurrency_len"),
             max_batched_tokens=reading.whole("max_batched_tokens") or chunk_of(reading),
             max_seqs=_asked_at_once(reading),
-            block_tokens=reading.whole("block_tokens"),
-            prefix_caching=_caches(reading),
-            window_share=reading.number("window_share"),
-            max_states=reading.whole("states_set"),
+            caches=CacheSettings(
+                block_tokens=reading.whole("block_tokens"),
+                prefix_caching=_caches(reading),
+                draft_tokens=drafted,
+                draft_in_model=drafted > 0,
+                window_share=reading.number("window_share"),
+                max_states=reading.whole("states_set"),
+            ),
             utilization=static if static is not None else reading.number("utilization"),
             share_of_free=reading.engine == "sglang",
             eager=bool(reading.facts.get("eager")),
@@ -138,8 +142,6 @@ def pasted_start(
             videos=not reading.facts.get("no_videos"),
             images_through=reading.text("images_through") or "",
             encodes_at_start=not reading.facts.get("no_encoding"),
-            draft_tokens=drafted,
-            draft_in_model=drafted > 0,
             lora_slots=adapters_of(reading),
         ),
         printed=Figures(

@@ -12,6 +12,7 @@ from typing import Final
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import CacheSettings
 from kvreport.accounting.state_types import with_state_type
 from kvreport.accounting.weights import is_hashed, row_bytes
 from kvreport.catalog.accelerator import Accelerator
@@ -114,12 +115,14 @@ def _flags(observation: Observation, layout: Layout, *, drafts: bool, own: bool)
         max_batched_tokens=observation.max_batched_tokens,
         max_seqs=observation.max_seqs,
         offline=bool(observation.offline),
-        block_tokens=observation.block_tokens,
-        prefix_caching=_prefix_caching(observation),
-        draft_tokens=_draft_tokens(observation),
-        draft_in_model=drafts,
-        window_share=window_share(observation),
-        max_states=states_given(observation),
+        caches=CacheSettings(
+            block_tokens=observation.block_tokens,
+            prefix_caching=_prefix_caching(observation),
+            draft_tokens=_draft_tokens(observation),
+            draft_in_model=drafts,
+            window_share=window_share(observation),
+            max_states=states_given(observation),
+        ),
         utilization=share_taken(observation),
         stated_utilization=observation.utilization,
         share_of_free=bool(observation.static_share),
@@ -211,7 +214,7 @@ def _plan_unclear(observation: Observation, start: Start) -> str | None:
         return "the context is not stated"
     if observation.kv_format is None and not observation.complete:
         return "the KV format is not stated"
-    if observation.speculative and start.flags.draft_tokens == 0:
+    if observation.speculative and start.flags.caches.draft_tokens == 0:
         return "the draft model is not described"
     if start.accelerator is None and (observation.tensor_parallel or 1) > 1:
         return "devices differ or are not named, and the smallest rank decides"

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport.accounting.allocation import Allocation, allocate
-from kvreport.accounting.case import SINGLE, Case, ServerSettings
+from kvreport.accounting.case import SINGLE, Case
 from kvreport.accounting.deployment import Deployment, lay_out
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
+from kvreport.accounting.engines.step import ServerSettings
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
+from kvreport.accounting.plan import UNTOLD, CacheSettings, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
@@ -64,13 +65,7 @@ class Flags(ServerSettings):
     max_batched_tokens: int | None = None  # Tokens of one step.
     max_seqs: int | None = None  # Requests at once.
     offline: bool = False  # True for vLLM's offline class.
-    block_tokens: int | None = None  # Tokens per block.
-    prefix_caching: bool | None = None  # Whether prefixes are cached.
-    draft_tokens: int = 0  # Tokens drafted per step.
-    draft_in_model: bool = False  # True if the model's own prediction layers draft.
-    # SGLang's ``--swa-full-tokens-ratio``; 1 where window layers keep every token.
-    window_share: float | None = None
-    max_states: int | None = None  # SGLang's ``--max-mamba-cache-size``.
+    caches: CacheSettings = UNTOLD
     # Share that the source states, where its printed parts tell another.
     stated_utilization: float | None = None
     # True if the share is of the memory that was free (SGLang), so that other processes count.
@@ -168,13 +163,8 @@ class Start:
             serving=Serving(
                 max_batched_tokens=tokens,
                 max_seqs=rows,
-                block_tokens=flags.block_tokens,
-                prefix_caching=flags.prefix_caching,
-                draft_tokens=flags.draft_tokens,
-                draft_in_model=flags.draft_in_model,
-                window_share=flags.window_share,
-                max_states=flags.max_states,
                 seqs_told=flags.max_seqs is not None,
+                **flags.caches.told,
             ),
             context_tokens=flags.context_tokens or self.model.context_tokens,
             support=self.known.support,

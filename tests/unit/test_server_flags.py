@@ -12,6 +12,7 @@ from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import CacheSettings
 from kvreport.catalog.server_flags import ServerFlags, load_server_flags
 from kvreport.estimation.commands import Server, serving_command, shell_line
 from kvreport.resources import data_dir
@@ -24,17 +25,15 @@ EVERYTHING = Served(
     weight_format="fp8",
     kv_format="fp8",
     kv_is_own=False,
-    share=0.85,
+    utilization=0.85,
     dtype="bfloat16",
     max_batched_tokens=4096,
     eager=True,
     kv_pool_bytes=1 << 34,
     pool_tokens=100_000,
-    block_tokens=32,
-    prefix_caching=False,
+    caches=CacheSettings(block_tokens=32, prefix_caching=False, draft_tokens=3),
     images=False,
-    lora=(2, 32),
-    draft_tokens=3,
+    lora_slots=(2, 32),
     draft="org/draft",
 )
 

@@ -393,12 +393,12 @@ def test_what_the_sentence_says_to_relax_does_help() -> None:
 
 
 def test_commands_name_what_differs_from_the_default() -> None:
-    served = Served("org/model", Layout(tensor=2), 6000, 64, "fp8", "fp8", kv_is_own=False, share=0.92)
+    served = Served("org/model", Layout(tensor=2), 6000, 64, "fp8", "fp8", kv_is_own=False, utilization=0.92)
     assert serving_command("vllm", served) == (
         "vllm serve org/model --tensor-parallel-size 2 --max-model-len 6000 --max-num-seqs 64 "
         "--gpu-memory-utilization 0.92 --quantization fp8 --kv-cache-dtype fp8"
     )
-    assert serving_command("sglang", replace(served, share=0.85)) == (
+    assert serving_command("sglang", replace(served, utilization=0.85)) == (
         "python -m sglang.launch_server --model-path org/model --tp-size 2 --context-length 6000 "
         "--max-running-requests 64 --mem-fraction-static 0.85 --quantization fp8 --kv-cache-dtype fp8_e4m3"
     )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kvreport.accounting.engines.step import ServerSettings
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import UNTOLD, CacheSettings
 from kvreport.words import KV_NAMES, ONLINE_WEIGHTS
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ _KV_TYPES = {"fp32": "auto"}
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Served(ServerSettings):
     """What a serving command must say."""
 
     model: str  # Id of the checkpoint.
@@ -30,19 +32,10 @@ class Served:
     weight_format: str = "released"  # Name of the weight format; ``released`` needs no flag.
     kv_format: str = "bf16"  # Name of the KV format.
     kv_is_own: bool = True  # True if the engine takes this KV format by itself.
-    # Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory (TensorRT-LLM), or
-    # None for the default.
-    share: float | None = None
     dtype: str | None = None  # Type to compute in, or None for the checkpoint's own.
     max_batched_tokens: int | None = None  # Tokens of one step, or None for the engine's default.
-    eager: bool = False  # True if no graphs are captured.
-    kv_pool_bytes: int | None = None  # Pool of one device given by hand, or None.
-    pool_tokens: int | None = None  # Tokens of that pool on one data rank, or None.
-    block_tokens: int | None = None  # Tokens per block, or None for the engine's choice.
-    prefix_caching: bool | None = None  # On or off, or None for the engine's default.
-    images: bool = True  # False if only text is served.
-    lora: tuple[int, int] = (0, 0)  # Adapters held at once and their largest rank; zeros without them.
-    draft_tokens: int = 0  # Tokens drafted per step; 0 without speculative decoding.
+    pool_tokens: int | None = None  # Tokens of a pool given by hand on one data rank, or None.
+    caches: CacheSettings = UNTOLD
     # Id of a draft model; None for the checkpoint's own prediction layers and for drafts from the text.
     draft: str | None = None
     # How it drafts where it is no language model of its own: ``eagle``, ``eagle3``, ``dflash``, ``dspark``,
@@ -137,7 +130,7 @@ def limits(server: str, flags: Mapping[str, str], served: Served, max_seqs: int 
 
     ``flags``: the server's flags, by what each sets. ``max_seqs``: requests at once as the server counts them.
     """
-    share = None if served.share is None else f"{served.share:g}"
+    share = None if served.utilization is None else f"{served.utilization:g}"
     online = served.weight_format if served.weight_format in ONLINE_WEIGHTS else None
     words = named(flags, context=served.context_tokens, max_seqs=max_seqs, utilization=share, weights=online)
     if not served.kv_is_own:

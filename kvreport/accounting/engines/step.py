@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from kvreport.accounting.parallel import Layout
@@ -59,28 +60,52 @@ DraftKind = Literal["head", "model", "ngram", "suffix"]
 or a tree of suffixes of all texts."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What a server is told that changes what it keeps of a device, whatever the model."""
+
+    utilization: float | None = None  # Share of memory; None for the engine's default.
+    kv_pool_bytes: int | None = None  # A pool per device given by hand, which replaces the budget.
+    eager: bool = False  # True if no graphs are captured.
+    images: bool = True  # False if it serves text only.
+    # What images reach the model through (SGLang's ``--mm-feature-transport``); "" for its choice.
+    images_through: str = ""
+    # False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
+    encodes_at_start: bool = True
+    videos: bool = True  # False if it takes no videos.
+    clips: bool = True  # False if it takes no audio.
+    # True if sampling sorts all logits, False if FlashInfer's sampler is stated; None where neither is.
+    sorts: bool | None = None
+    compiled: bool = False  # True if compiled graphs are in the cache.
+    lora_slots: tuple[int, int] = (0, 0)  # LoRA adapters held on a device at once, and their largest rank.
+    held_bytes: int = 0  # Memory of each device that other processes hold when the engine starts.
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Each of them by its name, for a record that has them, too."""
+        return dict(zip(ServerSettings.__slots__, _TOLD(self), strict=True))
+
+
+_TOLD: Final = attrgetter(*ServerSettings.__slots__)
+
+
 @dataclass(frozen=True, slots=True)
-class EngineStep:
-    """What decides an engine's reserve beside model and device."""
+class EngineStep(ServerSettings):
+    """What decides an engine's reserve beside model and device.
+
+    ``images``: False if no image is encoded while memory is measured. ``compiled``: True if compiled graphs are in the
+    cache, or embeddings are looked up before them.
+    """
 
     max_batched_tokens: int  # Tokens of one scheduler step.
     max_seqs: int  # Requests that run at once.
     layout: Layout  # How the model is spread over devices.
-    eager: bool = False  # True if no graphs are captured.
-    images: bool = True  # False if no image is encoded while memory is measured.
-    # What images reach the model through, by SGLang's name (``cpu``, ``cuda_ipc``); "" for its choice.
-    images_through: str = ""
-    videos: bool = True  # False if it was told to take no videos.
-    # True if sampling sorts all logits (vLLM without FlashInfer's sampler), False if FlashInfer's is stated.
-    sorts: bool | None = None
-    compiled: bool = False  # True if compiled graphs are in the cache, as at a later start (vLLM).
     adapted: bool = False  # True if LoRA adapters are served.
     # The longest request that the engine was told to take, or an array of them where the engine's rules
     # follow it; None for the model's longest.
     context_tokens: Any = None
     # True for a pipeline stage after the first, which keeps a buffer for what it receives.
     receives: bool = False
-    held_bytes: int = 0  # Memory of the device that other processes hold when the engine starts.
     narrow_cache: bool = False  # True for a cache of fewer than 16 bits, where the engine's rules follow it.
     seqs_told: bool = False  # True if the engine was told ``max_seqs``, though it may be its default.
     share: float = 1.0  # The share of memory, which decides the reserve of few engines.

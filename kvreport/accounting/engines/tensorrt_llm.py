@@ -195,7 +195,7 @@ class TensorRtLlm(EngineRules):
             flags,
             context=served.context_tokens,
             max_seqs=served.max_seqs,
-            utilization=None if served.share is None else f"{served.share:g}",
+            utilization=None if served.utilization is None else f"{served.utilization:g}",
             max_batched_tokens=served.max_batched_tokens,
         )
         options = config_file(served)
@@ -218,16 +218,16 @@ def config_file(served: Served) -> dict[str, object]:
         options["dtype"] = served.dtype
     if served.eager:
         options["cuda_graph_config"] = None
-    if served.lora[0]:
-        options["lora_config"] = {"max_loras": served.lora[0], "max_lora_rank": served.lora[1]}
-    if served.draft_tokens:
-        own = {"decoding_type": "MTP", "num_nextn_predict_layers": served.draft_tokens}
+    if served.lora_slots[0]:
+        options["lora_config"] = {"max_loras": served.lora_slots[0], "max_lora_rank": served.lora_slots[1]}
+    if served.caches.draft_tokens:
+        own = {"decoding_type": "MTP", "num_nextn_predict_layers": served.caches.draft_tokens}
         other = {
             "decoding_type": "Eagle",
-            "max_draft_len": served.draft_tokens,
+            "max_draft_len": served.caches.draft_tokens,
             "speculative_model_dir": served.draft,
         }
-        text = {"decoding_type": "NGram", "max_draft_len": served.draft_tokens}
+        text = {"decoding_type": "NGram", "max_draft_len": served.caches.draft_tokens}
         options["speculative_config"] = (
             text if served.draft_method in TEXT_DRAFTS else other if served.draft else own
         )

@@ -6,12 +6,11 @@ from typing import Final
 
 from kvreport.catalog.cross_validation import (
     Band,
-    DeviceClassErrors,
-    FirstSightBand,
+    Covered,
     Kind,
     LeftOut,
     LeftOutLog,
-    Summary,
+    LogErrors,
 )
 from kvreport.evidence.validation import Validation
 from kvreport.resources import read_table
@@ -85,7 +84,7 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
 
 
 def _classes(found: LeftOut) -> Table:
-    classes: dict[str, DeviceClassErrors | Summary] = {**found.summary.classes, "all": found.summary}
+    classes: dict[str, LogErrors] = {**found.summary.classes, "all": found.summary}
     return listing(
         "Held-out sources, by device class",
         classes,
@@ -128,12 +127,12 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     )
 
 
-def _first_logs(found: FirstSightBand | None) -> int | str:
+def _first_logs(found: Covered | None) -> int | str:
     """Logs that were predicted before any rule was changed for them."""
     return "" if found is None else found.logs
 
 
-def _first_covered(found: FirstSightBand | None) -> Cell | str:
+def _first_covered(found: Covered | None) -> Cell | str:
     """The share of their pools inside the band."""
     return "" if found is None else share_cell(found.coverage)
 

@@ -50,23 +50,24 @@ PIPELINE_COPIES: Final = 4
 """Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
 
 
-@dataclass(frozen=True)
-class DeviceBytes:
-    """What one device holds."""
+@dataclass(frozen=True, kw_only=True)
+class HeldBytes:
+    """What a device or the host holds."""
 
-    name: str  # The device.
-    usable: int  # Bytes that are free for a process.
-    weights: int = 0  # Model weights.
-    kv: int = 0  # Keys and values of all slots.
-    state: int = 0  # Recurrent states of all slots.
+    weights: int = 0  # Model weights; on the host mapped from the file as it is loaded by default.
+    kv: int = 0  # Keys and values of all slots in the layers that lie here.
+    state: int = 0  # Recurrent states of all slots in these layers.
     compute: int = 0  # The compute buffer, as printed at start.
+    companions: int = 0  # What a draft model, prediction blocks and a projector take.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceBytes(HeldBytes, LocalDevice):
+    """A device with what it holds."""
+
     # What the compute buffer grows by when the device computes on weights in host memory.
     offload_copies: int = 0
-    context: int = 0  # What the backend takes for itself.
-    companions: int = 0  # What a draft model, prediction blocks and a projector take.
-    # Bytes that device and host can hold together, where they are one memory; None otherwise.
-    shared: int | None = None
-    beside: int = 0  # What the host holds of that memory.
+    beside: int = 0  # What the host holds of the memory that it shares with the device.
 
     @property
     def total(self) -> int:
@@ -90,16 +91,11 @@ class DeviceBytes:
         return max(0, -self.free)
 
 
-@dataclass(frozen=True)
-class HostBytes:
+@dataclass(frozen=True, kw_only=True)
+class HostBytes(HeldBytes):
     """What is kept in host memory."""
 
-    weights: int = 0  # Weights that stay on the CPU (mapped from the file as it is loaded by default).
-    kv: int = 0  # Keys and values of layers on the CPU.
-    state: int = 0  # Recurrent states of layers on the CPU.
-    compute: int = 0  # The compute buffer.
     output: int = 0  # The buffer of logits.
-    companions: int = 0  # What a draft model, prediction blocks and a projector take.
     # The most that llama-server's prompt cache grows to while it runs; not taken at start.
     prompt_cache: int = 0
     checkpoints: int = 0  # The most that checkpoints of windows and states grow to while it runs; likewise.
@@ -213,16 +209,13 @@ def lay_out_local(
     return LocalLayout(
         devices=tuple(
             DeviceBytes(
-                name=device.name,
-                usable=device.usable,
+                **vars(device),
                 weights=weights[index] + blocks[index],
                 kv=kv[index],
                 state=state[index],
                 compute=compute[index],
                 offload_copies=copies[index],
-                context=device.context,
                 companions=beside[index],
-                shared=device.shared,
                 beside=host.total - host.repeated if index == first else 0,
             )
             for index, device in enumerate(devices)

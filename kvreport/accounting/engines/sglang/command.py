@@ -64,7 +64,7 @@ def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
         flags,
         dtype=served.dtype,
         max_batched_tokens=served.max_batched_tokens,
-        block_size=served.block_tokens,
+        block_size=served.caches.block_tokens,
         max_total_tokens=served.pool_tokens,
         mamba_ssm_cache_dtype=served.state_type,
     )
@@ -72,16 +72,16 @@ def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
     if served.offload_bytes:
         each = host_gigabytes(served.offload_bytes, served.layout)
         words += [flags["enable_hierarchical_cache"], *named(flags, hicache_size=each)]
-    words += [flags["no_prefix_caching"]] if served.prefix_caching is False else []
-    if served.lora[0]:
-        slots, rank = served.lora
+    words += [flags["no_prefix_caching"]] if served.caches.prefix_caching is False else []
+    if served.lora_slots[0]:
+        slots, rank = served.lora_slots
         words += [flags["enable_lora"], *named(flags, max_loras=slots, max_lora_rank=rank)]
-    if served.draft_tokens:
+    if served.caches.draft_tokens:
         # The algorithms of ``srt/speculative/spec_info.py``, SGLang 0.5.23; a language model beside another is STANDALONE.
         method = served.draft_method or ("standalone" if served.draft else "eagle")
         words += named(flags, speculative_algorithm=method.upper(), speculative_draft_model_path=served.draft)
         if method not in TEXT_DRAFTS:  # speculative_hook.py::_handle_ngram sets both by itself
-            words += named(flags, speculative_num_steps=served.draft_tokens, speculative_eagle_topk=1)
+            words += named(flags, speculative_num_steps=served.caches.draft_tokens, speculative_eagle_topk=1)
         # SGLang counts the token that is verified beside those that are drafted.
-        words += named(flags, speculative_num_draft_tokens=served.draft_tokens + 1)
+        words += named(flags, speculative_num_draft_tokens=served.caches.draft_tokens + 1)
     return words

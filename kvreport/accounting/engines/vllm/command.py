@@ -73,7 +73,7 @@ def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
         dtype=served.dtype,
         max_batched_tokens=served.max_batched_tokens,
         kv_cache_memory_bytes=served.kv_pool_bytes,
-        block_size=served.block_tokens,
+        block_size=served.caches.block_tokens,
         mamba_ssm_cache_dtype=served.state_type,
     )
     if served.index_type is not None:
@@ -83,19 +83,22 @@ def _further(flags: Mapping[str, str], served: Served) -> list[Word]:
     words += [flags["eager"]] if served.eager else []
     if served.offload_bytes:  # GiB of all tensor ranks together (config/cache.py, 0.33)
         words += [flags["kv_offload"], f"{served.offload_bytes / GIB:g}"]
-    if served.prefix_caching is not None:
-        words.append(flags["prefix_caching" if served.prefix_caching else "no_prefix_caching"])
+    if served.caches.prefix_caching is not None:
+        words.append(flags["prefix_caching" if served.caches.prefix_caching else "no_prefix_caching"])
     if not served.images:
         words += [flags["limit_mm_per_prompt"], {"image": 0, "video": 0}]
     elif served.inputs:
         words += [flags["limit_mm_per_prompt"], dict(served.inputs)]
-    if served.lora[0]:
-        slots, rank = served.lora
+    if served.lora_slots[0]:
+        slots, rank = served.lora_slots
         words += [flags["enable_lora"], *named(flags, max_loras=slots, max_lora_rank=rank)]
-    if served.draft_tokens:
+    if served.caches.draft_tokens:
         # vLLM guesses the method from the model's name, and else takes the draft for a language model.
         method = served.draft_method or (None if served.draft else "mtp")
         drafting = {"method": method} if method else {}
         drafting |= {"model": served.draft} if served.draft else {}
-        words += [flags["speculative_config"], {**drafting, "num_speculative_tokens": served.draft_tokens}]
+        words += [
+            flags["speculative_config"],
+            {**drafting, "num_speculative_tokens": served.caches.draft_tokens},
+        ]
     return words
