@@ -27,7 +27,7 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.catalog.release import engine_for_version, not_computed
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
-from kvreport.startup_log.release_by_lines import RELEASE_OF
+from kvreport.startup_log.release import RELEASE_OF
 from kvreport.startup_log.start import Comparison
 
 FAMILIES: Final = {

@@ -26,7 +26,7 @@ from kvreport.query import options
 from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.observed import static_share
 from kvreport.startup_log.reading import Reading, longest_of, refused, started, tokens_of
-from kvreport.startup_log.release_by_lines import release_of_day, release_of_places
+from kvreport.startup_log.release import release_of_day, release_of_places
 from kvreport.startup_log.start import Figures, Flags, Start
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV

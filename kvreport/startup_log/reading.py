@@ -15,7 +15,7 @@ from kvreport.catalog.refusals import refusals
 from kvreport.catalog.server_flags import with_flags
 from kvreport.errors import InputError
 from kvreport.startup_log.patterns import FACTS, Pattern, patterns
-from kvreport.startup_log.release_by_lines import places
+from kvreport.startup_log.release import places
 from kvreport.units import GIB
 
 Value = int | float | str | bool

@@ -10,7 +10,7 @@ from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose, names_of
 from kvreport.startup_log.findings import Diagnosis
 from kvreport.startup_log.laid_out import free_before, version_of
-from kvreport.startup_log.release_by_lines import release_of_day
+from kvreport.startup_log.release import release_of_day
 
 GIB = 1 << 30
 
