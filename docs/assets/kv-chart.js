@@ -228,8 +228,8 @@
           {},
           svg(
             "svg",
-            { width: 26, height: 10, "aria-hidden": "true" },
-            svg("line", { class: `kv-line-${n + 1}`, x1: 1, y1: 5, x2: 25, y2: 5 }),
+            { "aria-hidden": "true" },
+            svg("path", { class: `kv-line-${n + 1}`, d: "M1 5h24" }),
           ),
           line.name,
         )

@@ -273,7 +273,7 @@
         if (weightFormat === own.name && model.by_name) return `, ${words.sentences.weights_by_name}`;
         if (weightFormat === own.name || weightFormat === state.weights) return "";
         const { label } = site.weight_formats.find((form) => form.name === weightFormat);
-        return `, weights assumed to be ${label}`;
+        return `, ${label.split(" (")[0]} weights assumed`;
       };
       const line = (one) =>
         make(

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, fixed, gib, tokens, roughTokens, result } = kvreport;
+  const { $, $$, make, count, fixed, gib, tokens, result } = kvreport;
   const { restoreTable, keepTable, putGroups, captioned, whyNot } = kvreport;
   const words = kvKernel.words;
 
@@ -139,8 +139,8 @@
       ...answers.map(([context, answer]) => result.whyCell(answer, one, context)),
       make(
         "td",
-        { class: "kv-num", "data-value": deployment.longest, title: `${count(deployment.longest)} tokens` },
-        roughTokens(deployment.longest),
+        { class: "kv-num", "data-value": deployment.longest },
+        tokens(deployment.longest),
       ),
     );
   }

@@ -71,7 +71,7 @@
       const listed = members.flatMap(([id, link, note, act], n) => {
         const told = note && act
           ? result.whyButton(note, act)
-          : note && make("small", { class: "kv-note-of" }, note);
+          : note && make("small", {}, note);
         return [n ? ", " : "", make("span", { id }, link, " ", told)];
       });
       const all = `Show all ${count(members.length)}`;
@@ -91,7 +91,7 @@
       const row = cell.parentElement, context = contexts[cell.cellIndex - 2];
       cell.replaceChildren(result.whyButton(cell.textContent, () => open(row, context)));
     }
-    for (const note of $$(".kv-groups .kv-note-of", root)) {
+    for (const note of $$(".kv-groups dd small", root)) {
       const name = note.parentElement;
       note.replaceWith(result.whyButton(note.textContent, () => open(name, null)));
     }

@@ -68,11 +68,6 @@
     return count(n);
   }
 
-  function roughTokens(n) {
-    if (n >= 1 << 20) return `${Math.floor(10 * n / (1 << 20)) / 10}M`; // never rounded up, as on the page itself
-    return n >= 4096 ? `${Math.floor(n / 1024)}K` : count(n);
-  }
-
   /* A number of parameters as people say it: 8.03B, 270M. */
   function parametersText(n) {
     for (const [unit, factor] of Object.entries({ T: 1e12, B: 1e9, M: 1e6 })) {
@@ -961,7 +956,6 @@
     plural,
     verb,
     tokens,
-    roughTokens,
     parametersText,
     onDevices,
     focusIn,

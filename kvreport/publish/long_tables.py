@@ -2,7 +2,8 @@
 
 A page of four hundred rows takes a phone seconds to load and lay out. ``_table.html`` puts the further rows of a long
 table into a body of their own. Where these are large, the finished page leaves them out: its script fetches them from
-the plain page when a reader begins to do something, and without scripts a link leads there.
+the plain page when a reader begins to do something, and without scripts a link leads there. A finished page has none of
+the end tags that HTML leaves out in the rows of a table.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ _APART: Final = re.compile(r'<tbody class="kv-rest" data-kv-rows="([^"]+)"></tbo
 _TAGS: Final = re.compile(r"<[^>]+>")
 _ENDS: Final = re.compile(r"</t[dhr]>\s*")
 """End tags that HTML leaves out before the next cell or row: an eighth of a plain page."""
+_BODY: Final = re.compile(r"(?s)(<tbody\b[^>]*>)(.*?)</tbody>")
 _ROWS: Final = re.compile(r"(?=<tr\b)")
 _OPEN: Final = re.compile(r"<(t[dh])\b.*?(?=<t[dh]\b|\Z)", re.DOTALL)
 """A cell without its end tag. No table stands in a cell."""
 
 
 def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
-    """Take the further rows of large tables out of a finished page.
+    """Take the further rows of large tables, and the end tags of the other rows, out of a finished page.
 
     Returns:
         The page, and the plain pages to write next to it, by file name; none for a page without large tables.
@@ -53,7 +55,11 @@ def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
             f'<p class="kv-note kv-all-rows">{_CUT}<a href="{name}">Show all {words} on a plain page</a></p>',
         )
         done = at + len(f"{_REST}{rows}{_AFTER}{switch}")
-    return "".join([*pieces, html[done:]]), plain
+    return _BODY.sub(_short, "".join([*pieces, html[done:]])), plain
+
+
+def _short(body: re.Match[str]) -> str:
+    return f"{body[1]}{_ENDS.sub('', body[2])}</tbody>"
 
 
 def _long(html: str) -> Iterator[tuple[int, str, str]]:
@@ -87,13 +93,16 @@ def _plain(page: str, table: str, style: str) -> str:
 
 
 def together(html: str, folder: Path) -> str:
-    """Return a page as written to a folder, with the rows that :func:`apart` took out of it."""
-    return _APART.sub(lambda found: "".join(_rest((folder / found[1]).read_text(encoding="utf-8"))), html)
+    """Return a page as written to a folder, with the rows and end tags that :func:`apart` took out of it."""
+    html = _APART.sub(lambda found: _rest((folder / found[1]).read_text(encoding="utf-8")), html)
+    return _BODY.sub(_whole, html)
 
 
-def _rest(plain: str) -> Iterator[str]:
-    yield _REST
-    rows = plain.split(_REST, 1)[1].split("</tbody>", 1)[0]
-    for row in _ROWS.split(rows)[1:]:
-        yield _OPEN.sub(r"\g<0></\1>", row) + "</tr>\n"
-    yield "</tbody>"
+def _rest(plain: str) -> str:
+    return f"{_REST}{plain.split(_REST, 1)[1].split('</tbody>', 1)[0]}</tbody>"
+
+
+def _whole(body: re.Match[str]) -> str:
+    before, *rows = _ROWS.split(body[2])
+    closed = (_OPEN.sub(r"\g<0></\1>", row) + "</tr>\n" for row in rows)
+    return f"{body[1]}{before}{''.join(closed)}</tbody>"

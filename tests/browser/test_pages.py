@@ -12,7 +12,6 @@ from visits import Visit, hold, let_go, unusable
 
 import kvreport
 from kvreport import units
-from kvreport.site.pages.model.headline import approximate
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -532,11 +531,11 @@ def test_a_page_of_a_server_does_not_speak_of_files(visit):
     assert page.locator("main .kv-fault").count() == 0
 
 
-def test_the_browser_rounds_lengths_as_the_page_does(visit):
-    """A length is never rounded up, and a whole million has no decimal, before and after a choice."""
+def test_the_browser_says_lengths_as_the_page_does(visit):
+    """The longest request was 144K on one page and 148,224 tokens on another."""
     lengths = [448, 4095, 4096, 83 * 1024 + 5, 1 << 20, (2 << 20) - 1, 1_150_000, 10 << 20]
-    said = visit.go("").evaluate("(all) => all.map(kvreport.roughTokens)", lengths)
-    assert said == [approximate(tokens) for tokens in lengths]
+    said = visit.go("").evaluate("(all) => all.map(kvreport.tokens)", lengths)
+    assert said == [units.human_tokens(tokens) for tokens in lengths]
 
 
 def test_the_figures_of_a_model_are_those_of_the_state(visit):

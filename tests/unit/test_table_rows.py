@@ -24,6 +24,19 @@ def test_a_kept_row_is_the_row_that_is_made():
     assert shown(Row(Cell("other"), (Cell("2"),), made=html)) == shown(made) == html
 
 
+def test_what_nobody_sorts_has_no_sort_values():
+    """A table of speeds had 17 digits for each of three."""
+    row = Row(Cell("2K", value=2048), (Cell("36.6", "kv-num", value=36.61961694951021), Cell("9.3", "kv-size", value=9.9e9)))
+
+    def shown(**said: object) -> str:
+        return rows(Table("t", Column("Context"), (Column("Speed"), Column("Size")), (row,), **said), LINK)
+
+    assert shown().count("data-value") == 1
+    assert 'class="kv-size" data-value="9900000000.0"' in shown()
+    assert shown(sortable=True) == shown(name="speeds")
+    assert shown(sortable=True).count("data-value") == 3
+
+
 def test_numbers_stand_at_the_right_like_their_heads():
     columns = (
         Column("Engine", numeric=False),

@@ -6,8 +6,9 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
-from kvreport.site.pages.model.headline import approximate, headline, plain
+from kvreport.site.pages.model.headline import headline, plain
 from kvreport.site.pages.model.model_page import context
+from kvreport.units import human_tokens
 
 MLX, SHORT, WHOLE = "mlx-community/Qwen3-8B-4bit", "openai/whisper-large-v3", "Qwen/Qwen3.8-2.4T-A95B"
 
@@ -38,7 +39,7 @@ def test_a_limit_is_not_printed_twice_and_no_form_is_promised(site):
 
 @pytest.mark.parametrize(
     ("tokens", "said"),
-    [(1 << 20, "1M"), ((2 << 20) - 1, "1.9M"), (10 << 20, "10M"), (83 * 1024 + 5, "83K"), (448, "448")],
+    [(1 << 20, "1M"), ((2 << 20) - 1, "2,097,151"), (10 << 20, "10M"), (83 * 1024 + 5, "84,997"), (448, "448")],
 )
-def test_a_count_of_tokens_is_rounded_down(tokens, said):
-    assert approximate(tokens) == said
+def test_a_count_of_tokens_is_never_rounded(tokens, said):
+    assert human_tokens(tokens) == said

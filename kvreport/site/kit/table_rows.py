@@ -26,11 +26,16 @@ def rows(table: Table, link: Callable[[str], str]) -> Markup:
         table: The table. A cell has its sort value where its text is not that number. Cells of a dense table have no sort
             values and hints, but sizes keep their bytes.
         link: Returns the address of a page, relative to the one that the table stands on.
+
+    Only what is sorted, or found by its name, has sort values.
     """
     numeric = () if table.dense else tuple(column.numeric for column in table.columns)
     columns = len(table.columns)
     made = [
-        row.made or row_html(row, link, dense=table.dense, columns=columns, numeric=numeric)
+        row.made
+        or row_html(
+            row, link, dense=table.dense, columns=columns, numeric=numeric, valued=table.sortable or bool(table.name)
+        )
         for row in table.rows
     ]
     if table.first < len(made):
@@ -39,7 +44,13 @@ def rows(table: Table, link: Callable[[str], str]) -> Markup:
 
 
 def row_html(
-    row: Row, link: Callable[[str], str], *, dense: bool, columns: int = 1, numeric: tuple[bool, ...] = ()
+    row: Row,
+    link: Callable[[str], str],
+    *,
+    dense: bool,
+    columns: int = 1,
+    numeric: tuple[bool, ...] = (),
+    valued: bool = True,
 ) -> str:
     """Return one row.
 
@@ -49,18 +60,20 @@ def row_html(
         dense: Whether the table is.
         columns: Columns beside the head, for a row that gives a reason in their place.
         numeric: Whether each of them holds numbers, which stand at the right like its head.
+        valued: Whether cells have sort values.
     """
-    return "".join((*_start(row, link), *_cells(row, columns, link, dense=dense, numeric=numeric), "</tr>\n"))
+    cells = _cells(row, columns, link, hints=not dense, valued=valued and not dense, numeric=numeric)
+    return "".join((*_start(row, link, valued=valued), *cells, "</tr>\n"))
 
 
-def _start(row: Row, link: Callable[[str], str]) -> Iterator[str]:
+def _start(row: Row, link: Callable[[str], str], *, valued: bool) -> Iterator[str]:
     head = row.head
     yield f'<tr id="{_text(row.anchor)}"' if row.anchor else "<tr"
     for key, value in row.keys:
         yield f' data-{_text(key)}="{_text(value)}"'
     if row.search:
         yield f' data-search="{_text(row.search)}"'
-    value = "" if head.value is None else f' data-value="{_text(str(head.value))}"'
+    value = "" if head.value is None or not valued else f' data-value="{_text(str(head.value))}"'
     yield f'><th scope="row"{value}>{_shown(head, link)}'
     if head.hint:
         yield f" <small>{_text(head.hint)}</small>"
@@ -68,7 +81,13 @@ def _start(row: Row, link: Callable[[str], str]) -> Iterator[str]:
 
 
 def _cells(
-    row: Row, columns: int, link: Callable[[str], str], *, dense: bool, numeric: tuple[bool, ...]
+    row: Row,
+    columns: int,
+    link: Callable[[str], str],
+    *,
+    hints: bool,
+    valued: bool,
+    numeric: tuple[bool, ...],
 ) -> Iterator[str]:
     if row.why:
         yield f'<td class="kv-no kv-why" colspan="{columns}">{_text(row.why)}</td>'
@@ -81,9 +100,9 @@ def _cells(
         if css:
             opening += f' class="{_text(css)}"'
         is_size = "kv-size" in cell.css
-        if cell.value is not None and (is_size or not (dense or _number(cell.text) == cell.value)):
+        if cell.value is not None and (is_size or (valued and _number(cell.text) != cell.value)):
             opening += f' data-value="{_text(str(cell.value))}"'
-        if cell.hint and not dense:
+        if cell.hint and hints:
             opening += f' title="{_text(cell.hint)}"'
         yield f"{opening}>{_shown(cell, link)}</td>"
 

@@ -43,7 +43,7 @@ def _rows(site: SiteData, model: Model) -> dict[str, tuple[str, int, str]]:
     found = {}
     form = page_format(model)
     read = form == RELEASED
-    taken = "" if read else f", weights assumed to be {site.catalog.weight_formats[form].label}"
+    taken = "" if read else f", {site.catalog.weight_formats[form].label.partition(' (')[0]} weights assumed"
     if model.by_name:
         taken = f", {SENTENCES['weights_by_name']}"
     taken = "".join(f", {one}" for one in model.inputs if one != "text") + taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from kvreport import units
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED
@@ -13,7 +14,6 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
 from kvreport.site.kit.reason_groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.site.pages.model.headline import approximate
 from kvreport.words import CAPTIONS
 
 
@@ -48,7 +48,7 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
         columns=(
             Column("GPUs"),
             *tables.context_columns(contexts),
-            Column("Longest", hint="The longest single request that fits (tokens, rounded down to 1K)"),
+            Column("Longest", hint="The longest single request that fits (tokens)"),
         ),
         rows=tuple(rows),
         name="users-table",
@@ -65,7 +65,7 @@ def _served(one: Series, number: int) -> tuple[Cell, ...]:
     return (
         Cell(str(one.config.tensor_parallel), value=one.config.tensor_parallel),
         *user_cells(one, number),
-        Cell(approximate(one.longest), value=one.longest, hint=f"{one.longest:,} tokens"),
+        Cell(units.human_tokens(one.longest), value=one.longest),
     )
 
 

@@ -185,13 +185,6 @@ def requests_text(number: int) -> str:
     return counted(number, "concurrent request|concurrent requests", units.count(number))
 
 
-def approximate(tokens: int) -> str:
-    """Return a token count rounded down to what is worth saying: ``83K``, ``1M``, ``1.9M``."""
-    if tokens >= 1 << 20:
-        return f"{(10 * tokens >> 20) / 10:g}M"
-    return f"{tokens >> 10}K" if tokens >= 1 << 12 else units.count(tokens)
-
-
 def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) -> Bar | None:
     """Return where one device's memory goes at the headline's point, or None without a headline."""
     if answer is None or best is None or shown is None:
