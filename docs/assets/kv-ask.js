@@ -225,6 +225,10 @@
   const SMALLEST =
     /\b(smallest|least|minimum|min|weakest|cheapest|single|one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
   const IN_SERVER = 8; // GPUs of a usual server
+  /* Several accelerators that are one machine: "one 4090 and one 3090 in one PC". */
+  const TOGETHER =
+    /\b(?:in(?:side)?|on|into|as)\s+(?:the\s+)?(?:one|an?|my|the|this|same|single)\s+(?:same\s+|single\s+)?(?:pc|computer|machine|box|rig|workstation|desktop|system|case|server|node|host|motherboard)\b|\b(?:both )?(?:together|combined|mixed)\b/i;
+  const APART = /\b(vs|versus|or|than|compare[ds]?|against|better)\b/i;
 
   const NUMBERS = { two: 2, three: 3, four: 4, five: 5, six: 6, eight: 8, sixteen: 16, dual: 2, quad: 4 };
 
@@ -384,7 +388,8 @@
       (rest, one) => (one ? rest.replace(one[0], " ") : rest),
       uncrowded,
     );
-    const words = wordsOf(ofServers(names, text.replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
+    const read = (said) => wordsOf(ofServers(names, said.replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
+    const words = read(text);
     const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
     const state = {},
       understood = [
@@ -399,7 +404,14 @@
     let timed = 0;
     const numbers = []; // of devices, in the order of the text
     let devices = null, saves = false;
-    const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean));
+    const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean)) ||
+      (TOGETHER.test(text) && !APART.test(text) &&
+        machineIn(
+          names,
+          read(text.replace(TOGETHER, " ").replace(/,(?!\d{3})|&/g, " and "))
+            .map((word) => (/^(and|plus)$/.test(word) ? "+" : word)),
+          true,
+        ));
     if (apart) {
       state.gpu = apart.id;
       understood.push(apart.said);
@@ -521,7 +533,8 @@
       understood,
       missed,
     );
-    const also = modelsIn(names.models, missed, state, understood);
+    const also = sidesIn(names.models, more, state, understood, missed) ||
+      modelsIn(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
     storedFormat(names.models, state, understood, missed);
     bareShare(state, understood, missed);
@@ -889,7 +902,12 @@
     const plain = plainName(phrase);
     const words = phrase.split(" ").map(plainName).filter(Boolean);
     if (AT_HOME.test(phrase)) return undefined;
-    const exact = machines.filter(({ names, base }) => names.includes(plain) || base === plain);
+    const sizes = words.filter((word) => SIZED.test(word));
+    const computer = plain.replace(/\d+gb/g, "");
+    const exact = machines.filter(({ names, base, computers, plain: all }) =>
+      names.includes(plain) || base === plain ||
+      (computers.includes(computer) && sizes.every((word) => all.includes(word)))
+    );
     // A size of memory, or a word such as "mac", fits too many.
     const telling = words.some((word) => /\d/.test(word) && !/^\d+gb$/.test(word));
     const every = telling ? machines.filter((one) => words.every((word) => one.plain.includes(word))) : [];
@@ -1025,8 +1043,8 @@
   }
 
   /* Unequal accelerators of one machine, as "2x 3090 + 3060": {id, said, rest}; null where no plus sign stands between
-     accelerators. */
-  function machineIn(names, words) {
+     accelerators, or between two at least where other words may be added too. */
+  function machineIn(names, words, others = false) {
     if (!words.includes("+")) return null;
     const parts = [[]];
     for (const word of words) {
@@ -1038,12 +1056,13 @@
       const number = part.findIndex((word) => /^\d{1,2}x$/.test(word));
       const times = number < 0 ? null : parseInt(part[number], 10);
       const state = {}, home = [];
-      const others = gpuIn(names, part.filter((_, n) => n !== number), state, said, times, home);
-      if (!state.gpu || home.length) return null;
+      const left = gpuIn(names, part.filter((_, n) => n !== number), state, said, times, home);
+      if (home.length || (!state.gpu && !others)) return null;
       const count = times || state.tp || 1;
-      ids.push(count > 1 ? `${state.gpu}*${count}` : state.gpu);
-      rest.push(...others);
+      if (state.gpu) ids.push(count > 1 ? `${state.gpu}*${count}` : state.gpu);
+      rest.push(...left);
     }
+    if (ids.length < 2) return null;
     return { id: ids.join("+"), said: said.join(" + ").replaceAll("one ", ""), rest };
   }
 
@@ -1207,6 +1226,37 @@
     return null;
   }
 
+  /* Models between which the words of a choice stand, each named by its own words, or by the last ones with those before
+     its number: "glm 5 vs glm 5.2", "qwen3 8b or 14b". Ids of those after the first; null where a side names none. */
+  function sidesIn(models, words, first, understood, missed) {
+    const sides = [[]];
+    for (const word of words) {
+      if (/^(vs|versus|or|and|against)$/.test(word)) sides.push([]);
+      else if (!FILLERS.has(word)) sides.at(-1).push(word);
+    }
+    const named = sides.filter((side) => side.length);
+    if (named.length < 2 || named.some((side) => side.every((word) => FORMATS[word]))) return null;
+    const found = [];
+    let lead = [];
+    for (const side of named) {
+      const tried = [side, [...lead, ...side]].map((list) => {
+        const state = {}, said = [], strange = [];
+        const { hits } = modelIn(models, list, state, said, strange);
+        return { id: state.model, name: said[0], strange, hits };
+      });
+      const one = tried.find(({ id, strange }) => id && !strange.length);
+      if (!one || found.some(({ id }) => id === one.id)) return null;
+      found.push(one);
+      const family = one.hits.findIndex((word) => /^v?\d/.test(word));
+      lead = family < 0 ? one.hits.slice(0, 1) : one.hits.slice(0, family);
+    }
+    first.model = found[0].id;
+    missed.splice(0, missed.length, ...missed.filter((word) => !words.includes(word)));
+    understood.splice(0, understood[0] ? 1 : 0, found[0].name);
+    understood.push(...found.slice(1).map(({ name }) => `and ${name}`));
+    return found.slice(1).map(({ id }) => id);
+  }
+
   /* Further models that the words name which the first one left: "deepseek-v3.2 or glm-5.2". */
   function modelsIn(models, missed, first, understood) {
     const found = [];
@@ -1324,7 +1374,12 @@
       own: wordsIn([name, id, ...aliases].map((text) => text.replace(/^.*?(--|\/)/, ""))), // without who published it
       plain: plainName(name + id),
     });
-    const base = (machine) => ({ ...machine, base: plainName(machine.name.replace(/\s*\d+ ?gb.{0,}/i, "")) });
+    const base = (machine) => ({
+      ...machine,
+      base: plainName(machine.name.replace(/\s*\d+ ?gb.{0,}/i, "")),
+      plain: plainName([machine.plain, ...machine.stored].join("")),
+      computers: machine.stored.map(plainName),
+    });
     return {
       models: file.models.map(alone),
       gpus: file.gpus.map(alone),
@@ -1576,7 +1631,7 @@
     if (sides || (asPages && (model || own || !missed.length))) {
       const listed = new URLSearchParams(state.model && { model: state.model });
       if (compared) listed.append("engines", [...new Set(sidesOf)].join());
-      for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared ? "gpu" : "gpus", id);
+      for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared || !sides ? "gpu" : "gpus", id);
       for (const name of COMPARED) {
         // One card is what people own; the fewest that fit are compared then.
         if (state[name] !== undefined && !(name === "tp" && state.tp === 1)) listed.append(name, state[name]);
@@ -1593,7 +1648,7 @@
         links: [
           [
             nearest.length ? "compare the nearest releases" : "compare models, GPUs or engines",
-            sides ? `compare/?${String(listed).replaceAll("%2C", ",")}` : "compare/",
+            `compare/?${String(listed).replaceAll("%2C", ",")}`.replace(/\?$/, ""),
           ],
           ...(nearest.length ? [["what each release of vLLM changed", "data/engine-releases/"]] : []),
           ...(model ? found.each : []).map(([id, number]) => [
@@ -1765,6 +1820,15 @@
     ].reduce((kept, word) => (together([...kept, word]) ? [...kept, word] : kept), []);
     const unused = [...asks, ...missed].filter((word) => !filter.includes(USES[word] || word));
     const rest = unused.length ? ` Not used: ${unused.join(", ")}.` : "";
+    if (state.gpu?.includes("+")) {
+      return {
+        said: `No model is named. Compare takes models for ${understood[0]}.${rest}`,
+        links: [
+          ["models on this machine, compared", `compare/?gpu=${encodeURIComponent(state.gpu)}`],
+          ["models", "models/"],
+        ],
+      };
+    }
     if (own) {
       // What a machine at home runs for a use is on its own page: servers need other formats for it.
       const atHome = names.machines.some(({ id }) => id === own.id);

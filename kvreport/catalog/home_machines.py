@@ -52,7 +52,16 @@ class AppleChips(Record):
     working_set: tuple[WorkingSet, ...]  # MiB by installed GB.
     # Sizes whose figure is from logs; the others follow from their neighbors' share.
     observed: tuple[Positive, ...]
+    # Names of computers by the class of their chip, which is a word of the chip's name; "other" for those without one.
+    computers: dict[Text, tuple[Text, ...]] = {}
     chips: tuple[AppleChip, ...]
+
+    def computers_of(self, device: Accelerator) -> tuple[str, ...]:
+        """The computers that have an Apple chip; none for other devices."""
+        if device.vendor != "Apple":
+            return ()
+        own = next((word for word in device.name.split() if word in self.computers), "other")
+        return self.computers.get(own, ())
 
 
 class Card(Hardware):

@@ -247,6 +247,8 @@ class Catalog:
                 for one in self.home_accelerators.values()
                 if heard in _names(one.id, one.name, *one.aliases)
             }
+        if not matches:
+            matches = {one.id: one for one in self._in_computer(heard)}
         plain = _as_sold(name)
         if not matches and plain not in ("", name):
             try:
@@ -254,6 +256,17 @@ class Catalog:
             except InputError:
                 pass
         return _only(matches, "accelerator", name, [*self._accelerators.files, *self.home_accelerators])
+
+    def _in_computer(self, heard: str) -> Iterator[Accelerator]:
+        """Chips of a computer that a spoken name begins with: ``mac-studio``, ``mac-studio-m3-ultra-512gb``."""
+        listed = HomeMachines.read(self.folder)
+        if listed is None:
+            return
+        for one in (*map(self.accelerator, listed.also), *self.home_accelerators.values()):
+            for computer in map(spoken, listed.apple.computers_of(one)):
+                rest = heard.removeprefix(computer).replace("gb", "").strip("-")
+                if heard.startswith(computer) and {*rest.split("-")} <= {"", *one.id.split("-")}:
+                    yield one
 
     @cached_property
     def local_first(self) -> frozenset[str]:

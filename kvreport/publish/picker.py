@@ -2,7 +2,8 @@
 
 ``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names] and the format of 4-bit
 floating-point weights that the release stores, if it does, ``gpus`` are
-[id, name, maker, release, common, other names, advertised memory], and so but for memory are ``machines``, which people have at home. Models come newest first. ``common`` marks those that published
+[id, name, maker, release, common, other names, advertised memory], and so are ``machines``, which people have at home, with
+the computers that have a chip in place of its memory. Models come newest first. ``common`` marks those that published
 start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``servers`` has the flags
 of vLLM's and SGLang's servers: those of the pages' state by their key in an address, and those that change no memory.
 """
@@ -65,8 +66,8 @@ def facts(site: SiteData) -> dict[str, Any]:
             for gpu in site.gpus
         ],
         "machines": [
-            [one.id, one.name, one.vendor, one.release, 0, list(one.aliases)]
-            for one in home_machines(site.catalog)
+            [one.id, one.name, one.vendor, one.release, 0, list(one.aliases), list(computers)]
+            for one, computers in home_machines(site.catalog)
         ],
         "servers": {family: server_flags(data_dir(), family) for family in ("vllm", "sglang")},
     }
@@ -100,14 +101,15 @@ def server_flags(folder: Path, family: str) -> dict[str, Any]:
     return found
 
 
-def home_machines(catalog: Catalog) -> tuple[Accelerator, ...]:
-    """The machines that have a page of their own on the public site; none for another catalog."""
+def home_machines(catalog: Catalog) -> tuple[tuple[Accelerator, tuple[str, ...]], ...]:
+    """The machines that have a page of their own on the public site, with the computers that have each; none for another catalog."""
     public = catalog.folder.resolve() == data_dir().resolve()
     listed = HomeMachines.read(catalog.folder) if public else None
     if listed is None:
         return ()
     own = (catalog.accelerator(name) for name in listed.also)
-    return (*own, *home_accelerators(catalog.folder).values())
+    every = (*own, *home_accelerators(catalog.folder).values())
+    return tuple((one, listed.apple.computers_of(one)) for one in every)
 
 
 def common_models(site: SiteData) -> frozenset[str]:

@@ -251,7 +251,7 @@ def test_pages_that_the_box_leads_to_exist(repository: Any) -> None:
     known = {
         "models": {model.slug for model in catalog().models.values()},
         "gpus": {gpu["id"] for gpu in shared()["site"]["gpus"]},
-        "local": {machine.id for machine in picker.home_machines(catalog())},
+        "local": {machine.id for machine, _ in picker.home_machines(catalog())},
         "data": {"engine-releases"},
         "evidence": {"claims"},
         "learn": {path.stem[3:] for path in (repository / "docs" / "chapters").glob("*.py")},

@@ -33,6 +33,17 @@ def test_a_size_is_a_name(catalog: Catalog, name: str, id_: str, usable_mib: int
     assert found.memory.usable.evidence == "observed"
 
 
+def test_a_computer_is_a_name_where_its_words_leave_one_chip(catalog: Catalog) -> None:
+    """ "mac studio" was an unknown name, without a word about its chips."""
+    for name in ("Mac Studio 512GB", "mac studio m3 ultra 512gb", "mac-studio-m3-ultra-512"):
+        assert catalog.accelerator(name).id == "m3-ultra-512"
+    assert catalog.accelerator("MacBook Pro M4 Pro 24 GB").id == "m4-pro-24"
+    with pytest.raises(InputError, match=r"'mac studio': means m1-max-32, .*, m3-ultra-512, .*; allowed: one of"):
+        catalog.accelerator("mac studio")
+    with pytest.raises(InputError, match="allowed: a known name"):
+        catalog.accelerator("mac studio 47gb")
+
+
 def test_records_of_their_own_come_first(catalog: Catalog) -> None:
     """No size is listed twice: data/accelerators has the ones with logs."""
     assert not set(home_accelerators()) & set(catalog.accelerators)

@@ -19,7 +19,7 @@ from kvreport.accounting.lessons import context_within
 from kvreport.accounting.weights import parameters
 from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.home_machines import HomeMachines, home_accelerators
+from kvreport.catalog.home_machines import AppleChips, HomeMachines, home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.local_architectures import OLLAMA_PREFIX, OllamaNames
 from kvreport.catalog.model import Model
@@ -68,10 +68,6 @@ HEADROOM: Final = 2 << 30
 MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
 SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 """Memory sizes of the table on model pages, as machines are sold."""
-
-_MACS: Final = {"Ultra": "Mac Studio", "Max": "Mac Studio MacBook Pro", "Pro": "MacBook Pro Mac mini"}
-_MAC: Final = "MacBook Air Mac mini iMac"
-"""The computers with each class of Apple's chips, which are what their owners search for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,15 +273,14 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
     )
 
 
-def _search_words(machine: Accelerator) -> str:
+def _search_words(machine: Accelerator, apple: AppleChips) -> str:
     """What a reader may call a machine, in lower case: an Apple chip by the computers that it comes in."""
-    computers = next((mac for chip, mac in _MACS.items() if chip in machine.name), _MAC)
     memory = (machine.memory.advertised_label or "").replace(" ", "")
     names = (
         machine.name,
         machine.id,
         *machine.aliases,
-        computers if machine.vendor == "Apple" else "",
+        *apple.computers_of(machine),
         memory,
     )
     return " ".join(names).lower()
@@ -302,6 +297,7 @@ def _named(machine: Accelerator, found: tuple[Candidate, ...], site: SiteData) -
 
 
 def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: SiteData) -> Page:
+    apple = HomeMachines.need(site.catalog.folder).apple
     rows = (
         Row(
             Cell(machine.name, href=f"{URI}{machine.id}/"),
@@ -311,7 +307,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
                 *_named(machine, found, site),
             ),
             keys=(("vendor", machine.vendor),),
-            search=_search_words(machine),
+            search=_search_words(machine, apple),
         )
         for machine in every
     )
