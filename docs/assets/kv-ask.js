@@ -1631,7 +1631,9 @@
     if (sides || (asPages && (model || own || !missed.length))) {
       const listed = new URLSearchParams(state.model && { model: state.model });
       if (compared) listed.append("engines", [...new Set(sidesOf)].join());
-      for (const id of [state.gpu, ...gpus].filter(Boolean)) listed.append(compared || !sides ? "gpu" : "gpus", id);
+      for (const id of [state.gpu, ...gpus].filter(Boolean)) {
+        listed.append(compared || !sides ? "gpu" : "gpus", id);
+      }
       for (const name of COMPARED) {
         // One card is what people own; the fewest that fit are compared then.
         if (state[name] !== undefined && !(name === "tp" && state.tp === 1)) listed.append(name, state[name]);

@@ -37,6 +37,15 @@
     return said.join(" + ") || fill(words.ways.tp, { number: 1 });
   }
 
+  /* What makes the activations of experts over data ranks many times those of other layouts, and what reduces them. */
+  function gathered({ site, deployment }, rank = deployment) {
+    const layout = deployment?.layout;
+    if (!layout?.ep || layout.dp < 2 || site.engine.family !== "vllm" || rank.ceiling) return "";
+    const parts = kvCapacity.reserveParts(rank);
+    const values = parts && { activations: gib(parts.activations), ranks: layout.dp };
+    return values ? fill(words.sentences.experts_of_ranks, values) : "";
+  }
+
   /* Everything that sentences need to know of a case. */
   function facts(site, model, gpu, state, found) {
     const asked = kvState.contextOf(state, model);
@@ -302,6 +311,7 @@
       titled,
       pieces,
       fill,
+      gathered,
       devicesText,
       requestsText,
       settings: chosen,

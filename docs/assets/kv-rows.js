@@ -69,9 +69,7 @@
   const groupNodes = (groups) =>
     groups.flatMap(([reason, members]) => {
       const listed = members.flatMap(([id, link, note, act], n) => {
-        const told = note && act
-          ? result.whyButton(note, act)
-          : note && make("small", {}, note);
+        const told = note && act ? result.whyButton(note, act) : note && make("small", {}, note);
         return [n ? ", " : "", make("span", { id }, link, " ", told)];
       });
       const all = `Show all ${count(members.length)}`;

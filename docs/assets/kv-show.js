@@ -69,19 +69,6 @@
     });
   }
 
-  /* What makes the activations of experts over data ranks many times those of other layouts, and what reduces them. */
-  function gatheredNote({ site, deployment: { layout } }, rank) {
-    const parts = rank.ceiling ? null : kvCapacity.reserveParts(rank);
-    return parts && site.engine.family === "vllm" && layout.dp > 1 && layout.ep
-      ? ` ${
-        result.fill(words.sentences.experts_of_ranks, {
-          activations: gib(parts.activations),
-          ranks: layout.dp,
-        })
-      }`
-      : "";
-  }
-
   function bar(one, deployment, here, at, title) {
     const { state } = one;
     const { gpu } = deployment;
@@ -98,7 +85,7 @@
     const used = parts.reduce((sum, [, , bytes]) => sum + bytes, 0);
     const free = gpu.usable - used;
     const share = state.share ?? gpu.share;
-    const total = Math.max(gpu.usable, used);
+    const total = Math.max(gpu.usable, used), gathered = result.gathered(one, deployment);
     return memoryBar(
       title,
       [...parts, ["free", "unused", free]],
@@ -110,7 +97,7 @@
         })
       } The 80% error band of the KV pool is ±${
         gib(deployment.uncertainty)
-      } GiB. ${words.sentences.band_of_kind}${gatheredNote(one, deployment)}`,
+      } GiB. ${words.sentences.band_of_kind}${gathered ? ` ${gathered}` : ""}`,
     );
   }
 

@@ -6,6 +6,7 @@
   const { make, draw, grid, count, gib, tokens } = kvreport;
   const words = kvKernel.words;
   const LEVERS = words.levers;
+  const MOST_PAIRS = 4; // as kvreport.estimation.remedies
 
   const signed = (bytes) => `${bytes < 0 ? "−" : ""}${gib(Math.abs(bytes))}`;
 
@@ -140,8 +141,21 @@
   }
 
   function leverTable(one, context, close) {
-    const rows = levers(one, context).map(([label, change]) => ({ label, ...tried(one, context, change) }))
-      .filter((row) => row.found);
+    const helps = (row) => words.serving_verdicts.includes(row.answer.verdict) && row.answer.users > 0;
+    const single = levers(one, context);
+    const made = (changes) =>
+      changes.map(([label, change]) => ({ label, ...tried(one, context, change) })).filter((row) =>
+        row.found
+      );
+    const rows = made(single);
+    // Where no change is enough alone, two may be.
+    if (!rows.some(helps)) {
+      const pairs = single.flatMap(([label, change], n) =>
+        single.slice(n + 1).filter(([, other]) => !Object.keys(other).some((key) => key in change))
+          .map(([and, other]) => [`${label} + ${and}`, { ...change, ...other }])
+      );
+      rows.push(...made(pairs).filter(helps).slice(0, MOST_PAIRS));
+    }
     if (!rows.length) {
       return make(
         "p",
@@ -149,10 +163,9 @@
         "No single change of format, setting or number of GPUs is published for this case.",
       );
     }
-    const helps = (row) => words.serving_verdicts.includes(row.answer.verdict) && row.answer.users > 0;
     rows.sort((a, b) => Number(helps(b)) - Number(helps(a)));
     return grid(
-      "What one change gives",
+      rows.length > single.length ? "What one change or two give" : "What one change gives",
       ["Change", "Concurrent requests", "Result"],
       rows.map((row) => [
         link(row, close),
@@ -221,6 +234,7 @@
       make("p", {}, ...kvreport.result.pieces(kvreport.result.conclusion(about))),
       waterfall(about, context),
       leverTable(about, context, close),
+      ...kvreport.result.gathered(about) ? [make("p", {}, kvreport.result.gathered(about))] : [],
       ...kvreport.result.commands(about).slice(-2),
     );
     logs(about, dialog);

@@ -53,7 +53,7 @@ class AppleChips(Record):
     # Sizes whose figure is from logs; the others follow from their neighbors' share.
     observed: tuple[Positive, ...]
     # Names of computers by the class of their chip, which is a word of the chip's name; "other" for those without one.
-    computers: dict[Text, tuple[Text, ...]] = {}
+    computers: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
     chips: tuple[AppleChip, ...]
 
     def computers_of(self, device: Accelerator) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ LEVERS: Final[dict[str, Any]] = {
 class Lever:
     """One change that was tried."""
 
-    # What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``seqs``, ``eager``,
+    # What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``all2all``, ``seqs``, ``eager``,
     # ``ranks``, ``layout``, ``gpu`` or ``engine``.
     lever: str
     flags: str  # The change as it is said on the command line.
@@ -105,7 +105,12 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Qu
             yield change
 
 
-_OPTIONS: Final = {"steps": "max_batched_tokens", "seqs": "max_seqs", "ranks": "tensor_parallel"}
+_OPTIONS: Final = {
+    "steps": "max_batched_tokens",
+    "seqs": "max_seqs",
+    "ranks": "tensor_parallel",
+    "all2all": "all2all_backend",
+}
 """The option of a question that a change states, where its name is another."""
 
 
@@ -134,6 +139,10 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Q
                 short = replace(steps, max_batched_tokens=tokens, max_seqs=rows)
                 flags = f"--max-batched-tokens {tokens}"
                 yield QuestionChange("steps", flags, replace(request, serving=short))
+            layout, backend = request.layout, request.case.rules.sends_tokens
+            if backend and layout.expert and layout.data > 1 and not layout.all_to_all:
+                sent = replace(request, layout=replace(layout, all_to_all=backend))
+                yield QuestionChange("all2all", f"--all2all-backend {backend}", sent)
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
             wanted = None if result.deployment is None else result.deployment.state_slots_wanted
             if 0 < slots < (wanted or 0):

@@ -230,3 +230,19 @@ def test_a_table_on_paper_is_a_table_and_no_cards(visit):
     assert display == "table-row"
     assert 0 < height < 60
     assert width <= 695
+
+
+def test_two_changes_are_tried_where_none_is_enough_alone(visit, catalog):
+    """Every change of 16 data ranks with experts gave 0 requests, and no two together were tried."""
+    page = visit.go("?model=deepseek-ai--DeepSeek-V3&gpu=h100-sxm-80gb&tp=1&dp=16&ep=1&context=32768")
+    page.locator("text=Why, and what would help").click()
+    first = page.locator("dialog .kv-levers tbody tr").first
+    label = "Weights in INT4 (a checkpoint in this format) + 2,048 batched tokens (--max-num-batched-tokens 2048)"
+    row = page.locator("dialog .kv-levers tr", has_text=label)
+    layout = {"data_parallel": 16, "expert_parallel": True, "weights": "int4", "max_batched_tokens": 2048}
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
+    want = estimate(model, gpu="H100", context_tokens="32K", catalog=catalog, **layout)
+    assert want.max_concurrent_requests > 0
+    assert row.locator("td").first.inner_text() == f"{want.max_concurrent_requests:,}"
+    assert int(first.locator("td").first.inner_text().replace(",", "")) > 0
+    assert "--all2all-backend deepep_high_throughput reduces them" in page.locator("dialog").inner_text()

@@ -38,7 +38,9 @@ def test_a_computer_is_a_name_where_its_words_leave_one_chip(catalog: Catalog) -
     for name in ("Mac Studio 512GB", "mac studio m3 ultra 512gb", "mac-studio-m3-ultra-512"):
         assert catalog.accelerator(name).id == "m3-ultra-512"
     assert catalog.accelerator("MacBook Pro M4 Pro 24 GB").id == "m4-pro-24"
-    with pytest.raises(InputError, match=r"'mac studio': means m1-max-32, .*, m3-ultra-512, .*; allowed: one of"):
+    with pytest.raises(
+        InputError, match=r"'mac studio': means m1-max-32, .*, m3-ultra-512, .*; allowed: one of"
+    ):
         catalog.accelerator("mac studio")
     with pytest.raises(InputError, match="allowed: a known name"):
         catalog.accelerator("mac studio 47gb")

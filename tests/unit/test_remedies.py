@@ -78,6 +78,18 @@ def test_two_changes_are_named_only_where_no_single_one_is_enough():
     assert all(remedy.flags.count("--") == 2 for remedy in found)
 
 
+def test_data_ranks_may_send_tokens_to_their_experts():
+    """16 data ranks gather 32.7 GiB of each other's tokens: no step was named that takes most of it away."""
+    asked_for = {"gpu": "h100-sxm-80gb", "data_parallel": 16, "expert_parallel": True, "context_tokens": "8K"}
+    result = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", **asked_for)
+    backend = "--all2all-backend deepep_high_throughput"
+    (lever,) = (one for one in why_not(result, CATALOG).levers if one.flags == backend)
+    sent = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", all2all_backend=backend.split()[1], **asked_for)
+    assert lever.shortfall_bytes == sent.shortfall_bytes < result.shortfall_bytes - (20 << 30)
+    sglang = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", engine="sglang", **asked_for)
+    assert backend not in [one.flags for one in why_not(sglang, CATALOG).levers]
+
+
 def test_the_command_says_it(capsys):
     assert main(["estimate", "llama-3.1-70b", "--gpu", "h100", "--context", "8K"]) == 0
     said = capsys.readouterr().out

@@ -26,7 +26,10 @@ def test_a_kept_row_is_the_row_that_is_made():
 
 def test_what_nobody_sorts_has_no_sort_values():
     """A table of speeds had 17 digits for each of three."""
-    row = Row(Cell("2K", value=2048), (Cell("36.6", "kv-num", value=36.61961694951021), Cell("9.3", "kv-size", value=9.9e9)))
+    row = Row(
+        Cell("2K", value=2048),
+        (Cell("36.6", "kv-num", value=36.61961694951021), Cell("9.3", "kv-size", value=9.9e9)),
+    )
 
     def shown(**said: object) -> str:
         return rows(Table("t", Column("Context"), (Column("Speed"), Column("Size")), (row,), **said), LINK)

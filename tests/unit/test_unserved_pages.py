@@ -39,7 +39,13 @@ def test_a_limit_is_not_printed_twice_and_no_form_is_promised(site):
 
 @pytest.mark.parametrize(
     ("tokens", "said"),
-    [(1 << 20, "1M"), ((2 << 20) - 1, "2,097,151"), (10 << 20, "10M"), (83 * 1024 + 5, "84,997"), (448, "448")],
+    [
+        (1 << 20, "1M"),
+        ((2 << 20) - 1, "2,097,151"),
+        (10 << 20, "10M"),
+        (83 * 1024 + 5, "84,997"),
+        (448, "448"),
+    ],
 )
 def test_a_count_of_tokens_is_never_rounded(tokens, said):
     assert human_tokens(tokens) == said

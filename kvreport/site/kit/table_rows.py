@@ -34,7 +34,12 @@ def rows(table: Table, link: Callable[[str], str]) -> Markup:
     made = [
         row.made
         or row_html(
-            row, link, dense=table.dense, columns=columns, numeric=numeric, valued=table.sortable or bool(table.name)
+            row,
+            link,
+            dense=table.dense,
+            columns=columns,
+            numeric=numeric,
+            valued=table.sortable or bool(table.name),
         )
         for row in table.rows
     ]
