@@ -1513,8 +1513,11 @@
     if (found.trace) {
       return {
         said:
-          "The page for traffic replays a recorded load in your browser and says how long requests wait on one replica. On the command line, kvreport replay TRACE MODEL --gpu GPU --wait 1 finds the number of replicas with which 95% wait at most one second.",
-        links: [["replay your own trace", "traffic/"], size],
+          "The page for traffic replays a recorded load in your browser. It says how long requests wait on one replica, and how many replicas keep a target wait.",
+        links: [
+          ["replay your own trace", at("traffic/", { model: state.model, gpu: own?.id, tp: state.tp })],
+          size,
+        ],
       };
     }
     if (found.crowd) {
@@ -1604,21 +1607,10 @@
           links: [["compare these engines", `compare/?engines=${listed.join()}`]],
         };
       }
-      const older = unpublished.map((one) => one.said.split(" ")[0]);
-      if (![...families, ...older].includes("vllm") && families.size + older.length) {
-        return {
-          said:
-            "Only releases of vLLM are compared for all models. A page has the rules of the other engines.",
-          links: [
-            ["how each engine divides memory, and since which release", "about/engines/"],
-            ["compare models, GPUs or engines", "compare/"],
-          ],
-        };
-      }
       return {
-        said: ["A page has what each release of vLLM changed for all models.", ...nearest].join(" "),
+        said: ["A page has what each release of vLLM and SGLang changed for all models.", ...nearest].join(" "),
         links: [
-          ["what each release of vLLM changed", "data/engine-releases/"],
+          ["what each release of an engine changed", "data/engine-releases/"],
           [
             "compare models, GPUs or engines",
             listed.length > 1 ? `compare/?engines=${listed.join()}` : "compare/",
@@ -1652,7 +1644,7 @@
             nearest.length ? "compare the nearest releases" : "compare models, GPUs or engines",
             `compare/?${String(listed).replaceAll("%2C", ",")}`.replace(/\?$/, ""),
           ],
-          ...(nearest.length ? [["what each release of vLLM changed", "data/engine-releases/"]] : []),
+          ...(nearest.length ? [["what each release of an engine changed", "data/engine-releases/"]] : []),
           ...(model ? found.each : []).map(([id, number]) => [
             `${number > 1 ? `${number} ×` : "one"} ${site.gpus.find((gpu) => gpu.id === id).short}`,
             kvState.search({ ...state, gpu: id, tp: number }),

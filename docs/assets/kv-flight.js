@@ -7,6 +7,7 @@
 
   const STEPS_A_SLICE = 200;
   const MOST_SAMPLES = 600;
+  const MOST_REPLICAS = 256;
 
   const known = (seconds) => (Number.isNaN(seconds) ? 0 : seconds);
 
@@ -265,5 +266,48 @@
     return { ...peaks, waits, preemptions, refused, seconds: now, samples };
   }
 
-  root.kvFlight = { clock, flight };
+  /* Some requests of a trace. */
+  const select = (trace, rows) => ({
+    ...trace,
+    ...Object.fromEntries(
+      ["time", "prompt", "output", "session", "paths"].map((name) => [name, rows.map((n) => trace[name][n])]),
+    ),
+  });
+
+  /* The part of a trace that each replica serves: whole sessions where the trace has them, else in turn. */
+  function split(trace, replicas) {
+    const rows = Array.from({ length: replicas }, () => []);
+    trace.session.forEach((session, n) => rows[(session < 0 ? n : session) % replicas].push(n));
+    return rows.filter((some) => some.length).map((some) => select(trace, some));
+  }
+
+  /* The value at a share of ascending values, the nearest one of both sides: summarize() of kvreport.traffic.answers. */
+  function ranked(values, share) {
+    const place = share * (values.length - 1), low = Math.floor(place);
+    return values[place - low === 0.5 ? low + low % 2 : Math.round(place)];
+  }
+
+  /* The fewest replicas with which 95% of the requests wait at most so many seconds, as kvreport.traffic.answers finds
+     them; null if none up to the most. */
+  function* replicasFor(trace, options, most) {
+    function* waits(replicas) {
+      let found = [];
+      for (const part of split(trace, replicas)) found = found.concat((yield* flight(part, options)).waits);
+      return found.length > 0 && ranked(found.sort((a, b) => a - b), 0.95) > most;
+    }
+    let high = 1;
+    while (yield* waits(high)) {
+      high *= 2;
+      if (high > MOST_REPLICAS) return null;
+    }
+    let low = Math.floor(high / 2) + 1;
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2);
+      if (yield* waits(middle)) low = middle + 1;
+      else high = middle;
+    }
+    return high;
+  }
+
+  root.kvFlight = { clock, flight, ranked, select, replicasFor };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -48,6 +48,96 @@
     put("state", "Recurrent state per request", sized(deployment?.state), split);
   }
 
+  /* --- the best-case speed of a case ---------------------------------------------------------------------------- */
+
+  const SPEED_AT = [2048, 8192, 32768, 131072]; // as the printed table
+
+  /* The section on speed for the case that a state names. The printed one, with its note, stays where a layout divides more
+     than tensors, or where no rates are published. */
+  async function speeds(root, one, wanted) {
+    const printed = $(".kv-best", root);
+    const { deployment, gpu, model } = one, layout = deployment?.layout;
+    const plain = layout?.devices === layout?.tp && !layout?.ep && !gpu.devices;
+    const base = new URL("downloads/v1/", kvreport.root);
+    const read = (name) => kvreport.load(new URL(name, base)).catch(() => null);
+    const [peaks, times] = printed && deployment && plain
+      ? await Promise.all([read("peaks.json"), read(`times/${model.slug}.json`)])
+      : [];
+    if (!wanted()) return;
+    const rates = peaks?.gpus[gpu.id];
+    const step = rates && times?.weights[deployment.weightFormat] && times.reach[deployment.kvFormat] &&
+      kvCapacity.demandOf(
+        times,
+        rates,
+        deployment.weightFormat,
+        deployment.kvFormat,
+        layout.places[0],
+        layout.tp,
+      );
+    const shown = step && Number.isFinite(kvKernel.decodeSeconds(step, 1, 0)) ? best(one, step) : [];
+    printedSpeed(root);
+    if (!shown.length) return;
+    printed.setAttribute("hidden", "");
+    printed.after(make("div", { class: "kv-best-here" }, ...shown));
+  }
+
+  function printedSpeed(root) {
+    $(".kv-best", root)?.removeAttribute("hidden");
+    $(".kv-best-here", root)?.remove();
+  }
+
+  /* The sentence and the table; empty where no request fits. */
+  function best({ deployment, model, names }, step) {
+    const lines = SPEED_AT.filter((context) => context <= model.limit).map((context) => {
+      const users = Math.min(kvCapacity.serve(deployment, context).users, MOST_BATCH);
+      return { context, users, seconds: kvKernel.decodeSeconds(step, users, context) };
+    }).filter(({ users }) => users > 0);
+    if (!lines.length) return [];
+    const told = lines.find(({ context }) => context === kvKernel.USEFUL_TOKENS) || lines[0];
+    const total = ({ users, seconds }) => count(Math.round(users / seconds));
+    const ms = (seconds, digits) => fixed(roundedDown(1000 * seconds), digits);
+    const each = ({ seconds }) => fixed(1 / seconds, 1);
+    const sentence = result.fill(words.sentences.best_speed, {
+      on: names.devices,
+      alone: ms(kvKernel.decodeSeconds(step, 1, 0), 1),
+      requests: kvreport.plural(told.users, "request|requests"),
+      context: tokens(told.context),
+      get: told.users === 1 ? "gets" : "get",
+      each: each(told),
+      total: total(told),
+    });
+    return [
+      make("p", { class: "kv-lead" }, ...result.pieces(sentence)),
+      kvreport.grid(
+        `${model.name} on ${names.devices}, with as many requests as fit. Times are best-case bounds at peak rates.`,
+        [
+          "Context per request (tokens)",
+          "Requests that fit",
+          "Minimum decode step (ms)",
+          "Maximum per request (tokens/s)",
+          "Maximum in total (tokens/s)",
+          "Minimum time to first token (ms)",
+        ],
+        lines.map((line) => [
+          tokens(line.context),
+          count(line.users),
+          ms(line.seconds, 1),
+          each(line),
+          total(line),
+          ms(kvKernel.prefillSeconds(step, line.context, 0), 0),
+        ]),
+      ),
+    ];
+  }
+
+  const MOST_BATCH = 2 ** 20;
+
+  /* A bound in three digits, never above itself. */
+  function roundedDown(value) {
+    const power = 10 ** (2 - Math.floor(Math.log10(value)));
+    return Math.floor(value * power) / power;
+  }
+
   const badges = new WeakMap();
 
   /* The badge as printed, or of the GPU that a state names; the requests that it shows are those of the site's file. */
@@ -71,6 +161,7 @@
   async function rewrite(root, one, chosen, wanted) {
     figures(root, one);
     badge(root, one.gpu);
+    speeds(root, one, wanted);
     const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
     const list = $(".kv-groups", root);
     if (!table) return;
@@ -183,6 +274,7 @@
       render: rewrite,
       restore: (root, base, site) => {
         restoreTable(root);
+        printedSpeed(root);
         badge(root);
         openers(root, base, site);
       },

@@ -25,12 +25,8 @@
   const POINTS = 20;
   const FEW = 20; /* rows of which the 95th percentile is none between two */
 
-  /* The value at a share of the rows, the nearest row of both sides: summarize() in kvreport.traffic.answers. */
-  function ranked(values, share) {
-    const place = share * (values.length - 1), low = Math.floor(place);
-    const row = place - low === 0.5 ? low + low % 2 : Math.round(place);
-    return [...values].sort((a, b) => a - b)[row];
-  }
+  /* The value at a share of the rows. */
+  const ranked = (values, share) => kvFlight.ranked([...values].sort((a, b) => a - b), share);
 
   const largest = () => kvKernel.words.trace.bytes;
 
@@ -172,6 +168,7 @@
       box.replaceChildren(...children);
       box.dataset.kvState = "answered";
       delete box.dataset.kvFlown;
+      delete box.dataset.kvReplicas;
       if (at.config && trace.arrivals === "recorded") await inFlight(at, mine);
     }
 
@@ -195,17 +192,18 @@
         return;
       }
       const growing = config.terms.filter(([rate, , cap]) => rate && !cap);
-      const steps = kvFlight.flight(served(at), {
-        room: config.free,
-        bytesOf: (tokens) =>
-          kvKernel.requestBytes(config.constant, config.terms, Math.min(tokens, model.limit)),
-        each: growing.reduce((sum, [rate, step]) => sum + rate / step, 0),
-        seconds,
-        seqs: config.seqs,
-        batched: config.tokens,
-      });
+      const part = served(at),
+        server = {
+          room: config.free,
+          bytesOf: (tokens) =>
+            kvKernel.requestBytes(config.constant, config.terms, Math.min(tokens, model.limit)),
+          each: growing.reduce((sum, [rate, step]) => sum + rate / step, 0),
+          seconds,
+          seqs: config.seqs,
+          batched: config.tokens,
+        };
       await kvreport.pause();
-      const found = await kvreport.inSlices(steps, () => mine === turn);
+      const found = await kvreport.inSlices(kvFlight.flight(part, server), () => mine === turn);
       if (!found || mine !== turn) return;
       const { open, running, waiting } = found, unit = timeUnit(found.seconds);
       box.kvFlight = found;
@@ -234,29 +232,51 @@
             plural(found.preemptions, "preemption|preemptions")
           }.`,
         ),
-        waited(found.waits),
+        ...waited(found.waits),
         course(found, unit),
         grid("Peak of requests", ["Requests", "Peak", `After (${unit.name})`], rows),
       );
       box.dataset.kvFlown = "done";
+      await replicas(part, server, mine);
     }
 
-    /* How long requests wait, and the command that finds the replicas for a wait. */
-    function waited(waits) {
-      const [half, most, nearly] = [0.5, 0.95, 0.99].map((share) =>
-        waits[Math.round(share * (waits.length - 1))]
+    const longest = () => Number(fields.wait.value);
+
+    /* How many replicas keep the wait that the form names. */
+    async function replicas(part, server, mine) {
+      const put = (...text) => $(".kv-replicas", box)?.replaceChildren(...text);
+      const most = longest();
+      if (!(most > 0)) {
+        put("The target wait must be a number of seconds above 0.");
+        return;
+      }
+      const number = await kvreport.inSlices(
+        kvFlight.replicasFor(part, server, most),
+        () => mine === turn,
       );
+      if (mine !== turn) return;
+      const wait = `95% of the requests wait at most ${plural(most, "second|seconds")}`;
+      put(
+        ...number
+          ? ["With ", make("strong", {}, plural(number, "replica|replicas")), `, ${wait}.`]
+          : [`On no number of replicas up to 256, ${wait}.`],
+      );
+      box.dataset.kvReplicas = String(number ?? "none");
+    }
+
+    /* How long requests wait on one replica, and the place for the replicas that keep a wait. */
+    function waited(waits) {
+      const [half, most, nearly] = [0.5, 0.95, 0.99].map((share) => kvFlight.ranked(waits, share));
       const unit = timeUnit(most);
       const said = waits.length
         ? `50% of the requests wait at most ${lasting(half, unit)} before they run, 95% at most ${
           lasting(most, unit)
-        }, and 99% at most ${lasting(nearly, unit)}. `
+        }, and 99% at most ${lasting(nearly, unit)}.`
         : "";
-      return make(
-        "p",
-        {},
-        `${said}The command below finds the number of replicas with which 95% wait at most one second.`,
-      );
+      return [
+        make("p", {}, said),
+        make("p", { class: "kv-replicas" }, "Finding the number of replicas for the target wait …"),
+      ];
     }
 
     /* The unit in which a length of time is a readable number: its name, its seconds, and a time as a number of it. */
@@ -316,15 +336,10 @@
     }
 
     function served(at) {
-      const rows = trace.prompt.map((_, n) => n).filter((n) => trace.prompt[n] < at.model.limit);
-      const of = (values) => rows.map((n) => values[n]);
-      return {
-        ...trace,
-        time: of(trace.time),
-        prompt: of(trace.prompt),
-        output: of(trace.output),
-        paths: of(trace.paths),
-      };
+      return kvFlight.select(
+        trace,
+        trace.prompt.map((_, n) => n).filter((n) => trace.prompt[n] < at.model.limit),
+      );
     }
 
     function rates(at) {
@@ -457,7 +472,7 @@
         ? chosen
         : trace.name;
       const size = at.config ? ` --tp ${at.config.size}` : "";
-      const rate = trace.arrivals === "recorded" ? " --wait 1" : " --rate R";
+      const rate = trace.arrivals === "recorded" ? ` --wait ${longest() || 1}` : " --rate R";
       return make(
         "p",
         { class: "kv-note" },

@@ -179,9 +179,10 @@
   function build(requests, blockTokens, name, arrivals = "recorded") {
     if (!requests.length) fail(`${name}: no request was found.`);
     const unordered = requests.some((one, n) => n && one.time < requests[n - 1].time);
-    const nodes = [], tree = new Map();
+    const nodes = [], tree = new Map(), sessions = new Map();
     let unnumbered = 0, held = 0;
     requests.forEach((one, n) => {
+      if (one.session !== undefined && !sessions.has(one.session)) sessions.set(one.session, sessions.size);
       if (!Number.isFinite(one.time) || one.time < 0) {
         fail(`Request ${n + 1}: time ${one.time} is not a number of seconds from 0.`);
       }
@@ -223,6 +224,7 @@
       time: order.map((n) => requests[n].time),
       prompt: order.map((n) => requests[n].prompt),
       output: order.map((n) => requests[n].output),
+      session: order.map((n) => sessions.get(requests[n].session) ?? -1),
       paths: order.map((n) => nodes[n]),
     };
   }
@@ -248,7 +250,7 @@
         }
         for (let node = low; node <= high; node++) blocks.push(node);
       }
-      return { time: time / 1000, prompt: Number(row[2]), output: Number(row[3]), blocks };
+      return { time: time / 1000, prompt: Number(row[2]), output: Number(row[3]), blocks, session: row[4] };
     });
     return build(requests, Number(head[1]), name);
   }
@@ -317,10 +319,17 @@
       first.t === undefined && (shares || !parts);
     const times = clock(flat(first), { milliseconds });
     const tokens = shares ? blockTokensOf(rows, name, given) : 1;
+    const roots = new Map(); // of conversations, by the id of each of their turns
     return build(
       rows.map((row, n) => {
-        const fields = flat(row), session = row.session ?? fields.get(ranked(fields, "session")[0]);
+        const fields = flat(row), { chat_id: chat = null, parent_chat_id: parent = -1 } = row;
+        let session = row.session ?? fields.get(ranked(fields, "session")[0]);
+        if (chat !== null) {
+          if (!roots.has(chat)) roots.set(chat, roots.get(parent) ?? String(chat));
+          session = roots.get(chat);
+        }
         return {
+          session: session === undefined ? session : String(session),
           time: times.at(fields, `Request ${n + 1}`),
           prompt: row.input_length ?? row.in,
           output: row.output_length ?? row.out ?? 0,
@@ -354,6 +363,7 @@
               prompt: turn.in,
               output: turn.out ?? 0,
               blocks: idsOf(turn, undefined, `Request ${requests.length + 1}`).map((id) => `${scope}${id}`),
+              session: one.id ?? n,
             });
           }
         });
@@ -437,7 +447,12 @@
       });
       const place = (field) => places.get(ranked(places, field)[0]);
       const cached = beside(ranked(places, "prompt")[0]).filter((one) => places.has(one));
-      at = { prompt: place("prompt"), output: place("output"), cached: cached.map((one) => places.get(one)) };
+      at = {
+        prompt: place("prompt"),
+        output: place("output"),
+        session: place("session"),
+        cached: cached.map((one) => places.get(one)),
+      };
       times = new Map(ranked(places, "time").map((known) => [known, places.get(known)]));
       if (at.prompt === undefined) {
         fail(
@@ -460,6 +475,7 @@
           0,
         ),
         output: at.output === undefined ? 0 : number(cells[at.output] ?? "") ?? NaN,
+        session: trimmed(cells[at.session] ?? "") || undefined,
       })),
       1,
       name,

@@ -1,13 +1,13 @@
 """What changed with each release of an engine: a feed, and the same as JSON.
 
-Every model is asked the same question under each release of the engine whose rules are in the data, and
+Every model is asked the same question under each release of vLLM and SGLang whose rules are in the data, and
 each change is traced to the term of the budget that did it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import urljoin
@@ -21,7 +21,7 @@ from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.difference import WORDS, Terms, counted, effects
 from kvreport.publish.feeds import atom
-from kvreport.publish.profiles import encode
+from kvreport.publish.profiles import ENGINES, encode
 from kvreport.publish.site_data import SiteData
 
 NAMES: Final = ("data/engine-releases.xml", "data/engine-releases.json")
@@ -43,11 +43,12 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:
-    """Yield one object for each step from a release of the site's engine to the next."""
-    gpu, steps = site.known_gpus[0], _releases(site)
+    """Yield one object for each step from a release of an engine to its next; those of the site's own engine come first."""
+    gpu = site.known_gpus[0]
     every = of_models(site, site.models)
-    for number, (old, new) in enumerate(pairwise(steps)):
+    for number, (old, new) in enumerate(steps(site)):
         yield {
+            "family": new.family,
             "engine": new.label,
             "from": old.name,
             "to": new.name,
@@ -66,33 +67,41 @@ def _ranked(moved: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def of_models(site: SiteData, models: Sequence[Model]) -> list[list[dict[str, Any] | None]]:
     """Return what each step from a release to the next changed, for each of some models; None where nothing did."""
-    gpu, steps = site.known_gpus[0], _releases(site)
-    make = partial(_of_model, site, steps, gpu)
+    gpu = site.known_gpus[0]
+    make = partial(_of_model, site, steps(site), gpu)
     return [of_model for _, of_model in site.parts.each("engine-changes", models, make, gpu)]
 
 
-def _releases(site: SiteData) -> Sequence[Engine]:
-    return dated_releases(site.catalog.engines.values(), site.engine.family)
+def steps(site: SiteData) -> list[tuple[Engine, Engine]]:
+    """The releases of each engine that pages can switch to, every one with the next; those of the site's own engine first."""
+    engines = site.catalog.engines
+    others = (engines[name].family for name in ENGINES if name in engines)
+    families = dict.fromkeys((site.engine.family, *others))
+    return [pair for family in families for pair in pairwise(dated_releases(engines.values(), family))]
 
 
-def _of_model(site: SiteData, steps: Sequence[Engine], gpu: str, model: Model) -> list[dict[str, Any] | None]:
+def _of_model(
+    site: SiteData, pairs: Sequence[tuple[Engine, Engine]], gpu: str, model: Model
+) -> list[dict[str, Any] | None]:
     """Return what each step changed for one model; None where it changed nothing or one side has no count."""
+
     # Each release is answered once: it is the new side of one step and the old side of the next.
-    answers: list[Estimate | None] = []
-    for engine in steps:
+    @cache
+    def answer(name: str) -> Estimate | None:
         try:
-            answers.append(
+            return counted(
                 estimate(
                     model,
                     gpu=site.catalog.accelerator(gpu),
                     context_tokens=CONTEXT,
-                    engine=engine,
+                    engine=site.catalog.engine(name),
                     catalog=site.catalog,
                 )
             )
         except InputError:
-            answers.append(None)
-    return [_moved(model, *pair) for pair in pairwise(counted(one) for one in answers)]
+            return None
+
+    return [_moved(model, answer(old.name), answer(new.name)) for old, new in pairs]
 
 
 def _moved(model: Model, old: Estimate | None, new: Estimate | None) -> dict[str, Any] | None:

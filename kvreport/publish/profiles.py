@@ -37,7 +37,16 @@ from kvreport.publish.site_data import SiteData, page_format, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
-ENGINES: Final = ("vllm-0.32", "vllm-0.28", "vllm-0.25", "vllm-0.19", "vllm-0.11", "sglang")
+ENGINES: Final = (
+    "vllm-0.32",
+    "vllm-0.28",
+    "vllm-0.25",
+    "vllm-0.23",
+    "vllm-0.20",
+    "vllm-0.19",
+    "vllm-0.11",
+    "sglang",
+)
 """Other engines that pages can switch to (:mod:`kvreport.publish.engine_profiles`), where the catalog has them."""
 
 

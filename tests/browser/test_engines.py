@@ -237,7 +237,9 @@ def test_two_changes_are_tried_where_none_is_enough_alone(visit, catalog):
     page = visit.go("?model=deepseek-ai--DeepSeek-V3&gpu=h100-sxm-80gb&tp=1&dp=16&ep=1&context=32768")
     page.locator("text=Why, and what would help").click()
     first = page.locator("dialog .kv-levers tbody tr").first
-    label = "Weights in INT4 (a checkpoint in this format) + 2,048 batched tokens (--max-num-batched-tokens 2048)"
+    label = (
+        "Weights in INT4 (a checkpoint in this format) + 2,048 batched tokens (--max-num-batched-tokens 2048)"
+    )
     row = page.locator("dialog .kv-levers tr", has_text=label)
     layout = {"data_parallel": 16, "expert_parallel": True, "weights": "int4", "max_batched_tokens": 2048}
     model = catalog.model("deepseek-ai/DeepSeek-V3")

@@ -36,7 +36,8 @@ READ = """
 (text) => {
   try {
     const trace = kvTraffic.readTrace(text, "trace");
-    return { times: trace.time, prompts: trace.prompt, outputs: trace.output, block: trace.blockTokens, distinct: trace.distinct };
+    return { times: trace.time, prompts: trace.prompt, outputs: trace.output, sessions: trace.session,
+      block: trace.blockTokens, distinct: trace.distinct };
   } catch (error) { return { error: error.message }; }
 }
 """
@@ -90,6 +91,10 @@ FORMS = {
     "2023-11-16 18:17:04.031,3180,8\n",
     "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,4808,10\n0.052,3180,8\n",
     "burstgpt": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,API log\n",
+    "conversations": "time,session_id,prompt_tokens\n0,b,10\n1,a,20\n2,,30\n3,b,40\n",
+    "chats": '{"chat_id": 7, "parent_chat_id": -1, "timestamp": 0, "input_length": 30, "hash_ids": [1, 2]}\n'
+    '{"chat_id": 8, "parent_chat_id": -1, "timestamp": 1, "input_length": 30, "hash_ids": [3, 4]}\n'
+    '{"chat_id": 9, "parent_chat_id": 7, "timestamp": 2, "input_length": 30, "hash_ids": [1, 5]}\n',
     "lengths": "100,7\n200,9\n",
     "prompts": "100\n200\n",
 }
@@ -103,6 +108,7 @@ def test_forms_are_read_alike(page, form):
     assert theirs["prompts"] == list(trace.prompt_tokens)
     assert theirs["outputs"] == list(trace.output_tokens)
     assert theirs["times"] == pytest.approx(list(trace.arrival_s), abs=2e-3)
+    assert theirs["sessions"] == list(trace.session)
     assert (theirs["block"], theirs["distinct"]) == (trace.block_tokens, trace.num_nodes)
 
 

@@ -27,8 +27,14 @@ def test_a_step_is_the_comparison_of_its_two_releases(name: str) -> None:
         models=[model],
         parts=Parts(None),
     )
-    steps = dated_releases(CATALOG.engines.values(), "vllm")
-    for made, (old, new) in zip(engine_changes.changes(site), pairwise(steps), strict=True):
+    steps = [
+        pair
+        for family in ("vllm", "sglang")
+        for pair in pairwise(dated_releases(CATALOG.engines.values(), family))
+    ]
+    assert {old.family for old, _ in steps} == {"vllm", "sglang"}
+    for made, (old, new) in zip(engine_changes.changes(site), steps, strict=True):
+        assert (made["family"], made["from"], made["to"]) == (new.family, old.name, new.name)
         found = compare(Side(CATALOG, model, old), Side(CATALOG, model, new), gpu, context_tokens=8192)
         moved = found.old and found.new is not None and found.old != found.new
         wanted = [
@@ -47,9 +53,12 @@ def test_the_page_has_each_step_the_newest_first_with_every_model_that_it_moved(
         CATALOG, models="Qwen/Qwen3-32B,Qwen/Qwen3.6-27B", gpus="h100-sxm-80gb", version="2026.11.22"
     )
     [page] = engine_releases.pages(Inputs(site, {}))
-    steps = [one for one in engine_changes.changes(site) if one["models"]][::-1]
+    every = [one for one in engine_changes.changes(site) if one["models"]][::-1]
+    steps = [one for family in ("vllm", "sglang") for one in every if one["family"] == family]
     assert [section.id for section in page.sections] == [step["to"] for step in steps]
-    assert len(steps) > 1
+    assert len([step for step in steps if step["family"] == "vllm"]) > 1
+    assert len([step for step in steps if step["family"] == "sglang"]) > 1
+    assert page.description.startswith("vLLM and SGLang, release by release")
     for section, step in zip(page.sections, steps, strict=True):
         assert section.html.count("<tr") == 1 + len(step["models"])
         for one in step["models"]:

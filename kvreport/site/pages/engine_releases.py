@@ -1,4 +1,4 @@
-"""What each release of the site's engine changed: a section for each step, with every model whose requests it moved."""
+"""What each release of an engine changed: a section for each step, with every model whose requests it moved."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ _TITLE: Final = "What each engine release changed"
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
-    """Yield the page, where the catalog has rules of more than one release of the site's engine."""
+    """Yield the page, where the catalog has rules of more than one release of an engine."""
     site = inputs.site
-    steps = [one for one in engine_changes.changes(site) if one["models"]][::-1]
+    every = [one for one in engine_changes.changes(site) if one["models"]]
+    families = [*dict.fromkeys(one["family"] for one in every)]
+    steps = sorted(every[::-1], key=lambda one: families.index(one["family"]))
+    makers = [next(one["engine"] for one in every if one["family"] == name).split()[0] for name in families]
     if not steps:
         return
     gpu = site.catalog.accelerator(steps[0]["gpu"]).name
@@ -32,7 +35,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         kind="tool",
         title=_TITLE,
         heading=_TITLE,
-        description=f"{site.engine.label.split()[0]}, release by release: for which models the cache holds more or fewer requests of "
+        description=f"{' and '.join(makers)}, release by release: for which models the cache holds more or fewer requests of "
         f"{units.human_tokens(engine_changes.CONTEXT)} tokens, and which part of the memory changed.",
         lead=render(
             "engine_releases/lead.html",

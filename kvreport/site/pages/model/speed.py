@@ -22,7 +22,7 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import Names
-from kvreport.words import counted, noun_for
+from kvreport.words import SENTENCES, Pieces, counted, noun_for, pieces
 
 CONTEXTS: Final = (2048, 8192, 32768, 131072)
 """Contexts that have a line, where the model supports them and at least one request fits."""
@@ -98,7 +98,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names | None:
     ]
     paths, across, up = _drawing(speeds)
     return {
-        "sentence": tuple(_sentence(asked, peaks, speeds, on)),
+        "sentence": _sentence(asked, peaks, speeds, on),
         "title": f"{model.name} on {on}: upper bound of tokens per second per request, by concurrent requests",
         "width": WIDTH,
         "height": HEIGHT,
@@ -124,33 +124,23 @@ def _sentence(
     peaks: Peaks,
     speeds: list[Speeds],
     on: str,
-) -> list[tuple[str, bool]]:
+) -> Pieces:
     tokens, batches, each = next((s for s in speeds if s[0] == 8192), speeds[0])
-    pieces = [
-        (f"On {on}, a single request takes at least ", False),
-        (f"{float(step_bounds_ms(asked, peaks, 1, 0)[0]):.1f} ms", True),
-        (" per token. ", False),
-        (counted(batches[-1], "request|requests", units.count(batches[-1])), True),
-        (f" of {units.human_tokens(tokens)} tokens {noun_for(batches[-1], 'gets|get')} at most ", False),
-        (f"{each[-1]:.1f} tokens/s", True),
-        (f" each, which is {units.count(round(each[-1] * batches[-1]))} tokens/s in total. ", False),
-    ]
+    said = SENTENCES["best_speed"].format(
+        on=on,
+        alone=f"{float(step_bounds_ms(asked, peaks, 1, 0)[0]):.1f}",
+        requests=counted(batches[-1], "request|requests", units.count(batches[-1])),
+        context=units.human_tokens(tokens),
+        get=noun_for(batches[-1], "gets|get"),
+        each=f"{each[-1]:.1f}",
+        total=units.count(round(each[-1] * batches[-1])),
+    )
     short = knee(asked, peaks, 0)
     if short is None:
-        pieces.append(
-            (
-                "At short contexts, no batch is large enough to take longer to compute than to read memory.",
-                False,
-            )
-        )
+        at_short = "no batch is large enough to take longer to compute than to read memory."
     else:
-        pieces.append(
-            (
-                f"At short contexts, a step of fewer than about {units.count(short)} requests takes longer to read memory than to compute.",
-                False,
-            )
-        )
-    return pieces
+        at_short = f"a step of fewer than about {units.count(short)} requests takes longer to read memory than to compute."
+    return pieces(said, f"At short contexts, {at_short}")
 
 
 def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[AxisMark, ...], tuple[AxisMark, ...]]:
