@@ -388,7 +388,8 @@
       (rest, one) => (one ? rest.replace(one[0], " ") : rest),
       uncrowded,
     );
-    const read = (said) => wordsOf(ofServers(names, said.replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
+    const read = (said) =>
+      wordsOf(ofServers(names, ofClouds(names, said).replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
     const words = read(text);
     const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
     const state = {},
@@ -846,6 +847,14 @@
         return `${many > 1 ? `${many} servers ` : ""}${IN_SERVER}x ${name}`;
       },
     );
+
+  /* "2x p5.48xlarge" are two servers with the accelerators of that machine type. */
+  const ofClouds = ({ clouds, instances }, text) =>
+    text.replace(clouds, (_, before = "", number, name) => {
+      const [gpu, devices] = instances.get(plainName(name).replace(/[.]/g, ""));
+      const many = Number(number) || NUMBERS[number?.toLowerCase()] || 1;
+      return `${before}${many > 1 ? `${many} servers ` : ""}${devices}x ${gpu} `;
+    });
 
   /* "llama 70b 4x h100 0.95": a number below 1 that names nothing is the memory share. */
   function bareShare(state, understood, missed) {
@@ -1380,7 +1389,16 @@
       plain: plainName([machine.plain, ...machine.stored].join("")),
       computers: machine.stored.map(plainName),
     });
+    const clouds = Object.entries(file.instances || {});
+    const spelled = clouds.map(([name]) => name.split(/[\s_.-]+/).join("[\\s_.-]*"));
     return {
+      instances: new Map(clouds.map(([name, own]) => [plainName(name).replace(/[.]/g, ""), own])),
+      clouds: new RegExp(
+        `(^|[^\\w.-])(?:(\\d{1,2}|one|two|three|four|eight)\\s*[x×]?\\s+)?(?:standard[_ ]|ml[.])?(${
+          spelled.sort((a, b) => b.length - a.length).join("|") || "$^"
+        })(?![\\w-])`,
+        "gi",
+      ),
       models: file.models.map(alone),
       gpus: file.gpus.map(alone),
       machines: (file.machines || []).map(alone).map(base),
@@ -1608,7 +1626,9 @@
         };
       }
       return {
-        said: ["A page has what each release of vLLM and SGLang changed for all models.", ...nearest].join(" "),
+        said: ["A page has what each release of vLLM and SGLang changed for all models.", ...nearest].join(
+          " ",
+        ),
         links: [
           ["what each release of an engine changed", "data/engine-releases/"],
           [

@@ -76,7 +76,10 @@
   const names = (base) =>
     load(new URL("picker.json", base)).then((file) => ({
       models: file.models.map(itemOf),
-      gpus: file.gpus.map(itemOf),
+      gpus: file.gpus.map((gpu) => {
+        const rented = Object.entries(file.instances || {}).filter(([, [id]]) => id === gpu[0]);
+        return itemOf(gpu.with(5, [...gpu[5], ...rented.map(([name]) => name)]));
+      }),
     }));
 
   /* Make a picker of a placeholder: <a data-kv-picker="models" data-kv-name="model" href="…">.

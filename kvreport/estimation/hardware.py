@@ -12,6 +12,7 @@ from typing import Final
 
 from kvreport.accounting.all_to_all import MORI_HEAP_BYTES
 from kvreport.accounting.parallel import MOST_RANKS, Layout
+from kvreport.catalog import cloud_instances
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
@@ -48,7 +49,7 @@ _JOINED: Final = re.compile(r"\+(?!(?<=max\+) ?[0-9]{3}(?![0-9]))", re.IGNORECAS
 def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
     """The accelerators that a question names, each with how many of it.
 
-    ``"H100*8"``, ``"8xH100"`` and ``"8 × H100"`` are eight; ``"rtx-5090*2+rtx-3090"`` are three.
+    ``"H100*8"``, ``"8xH100"``, ``"8 × H100"`` and ``"p5.48xlarge"`` are eight; ``"rtx-5090*2+rtx-3090"`` are three.
 
     Raises:
         InputError: If none is named, or a number is none of 1 to 1,024.
@@ -65,6 +66,8 @@ def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
 def _numbered(text: str) -> tuple[str, int]:
     if not text:
         raise InputError("gpu: found none; allowed: an accelerator's name, such as H100")
+    if instance := cloud_instances.published().get(cloud_instances.plain(text)):
+        return instance
     if before := _BEFORE.fullmatch(text):
         number, name = before.groups()
     elif after := _AFTER.fullmatch(text):
@@ -77,14 +80,17 @@ def _numbered(text: str) -> tuple[str, int]:
             f"gpu: found {shorten(text)}; allowed: a name, or one with a number of devices from 1 to {MOST_RANKS:,}, "
             f"such as H100*8 or 8xH100"
         )
-    return name, int(number)
+    gpu, each = cloud_instances.published().get(cloud_instances.plain(name), (name, 1))
+    return gpu, each * int(number)
 
 
 def _is_counted(asked: object) -> bool:
     """Whether a question says how many devices: ``1xH100`` is one, ``H100`` one of each that the layout needs."""
-    named = asked if isinstance(asked, list | tuple) else [asked]
+    named = [one for one in (asked if isinstance(asked, list | tuple) else [asked]) if isinstance(one, str)]
     return any(
-        form.fullmatch(one.strip()) for one in named if isinstance(one, str) for form in (_BEFORE, _AFTER)
+        cloud_instances.plain(one) in cloud_instances.published()
+        or any(form.fullmatch(one.strip()) for form in (_BEFORE, _AFTER))
+        for one in named
     )
 
 

@@ -3,7 +3,8 @@
 ``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names] and the format of 4-bit
 floating-point weights that the release stores, if it does, ``gpus`` are
 [id, name, maker, release, common, other names, advertised memory], and so are ``machines``, which people have at home, with
-the computers that have a chip in place of its memory. Models come newest first. ``common`` marks those that published
+the computers that have a chip in place of its memory; ``instances`` are machine types of clouds, each with its accelerator and
+how many it has. Models come newest first. ``common`` marks those that published
 start-up logs and quantized copies are about most often, and the accelerators that most readers know. ``servers`` has the flags
 of vLLM's and SGLang's servers: those of the pages' state by their key in an address, and those that change no memory.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.cloud_instances import CloudInstances
 from kvreport.catalog.home_machines import HomeMachines, home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
@@ -69,6 +71,12 @@ def facts(site: SiteData) -> dict[str, Any]:
             [one.id, one.name, one.vendor, one.release, 0, list(one.aliases), list(computers)]
             for one, computers in home_machines(site.catalog)
         ],
+        "instances": {
+            name: [one.gpu, one.devices]
+            for one in CloudInstances.need().instances
+            if any(gpu.id == one.gpu for gpu in site.gpus)
+            for name in one.names
+        },
         "servers": {family: server_flags(data_dir(), family) for family in ("vllm", "sglang")},
     }
 

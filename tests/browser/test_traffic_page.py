@@ -139,18 +139,18 @@ def test_the_replicas_for_a_wait_are_those_of_the_command(page, address):
         Workload(sessions=500, turns=2, sessions_per_s=40.0, system_prompt_tokens=0, new_tokens=3000), "long"
     )
     body = gzip.compress("".join(write_compact(trace)).encode())
-    page.goto(f"{address}traffic/?model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1&wait=2")
+    page.goto(f"{address}traffic/?model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1&wait=5")
     page.set_input_files(
         "[data-kv-traffic] [name=file]",
         {"name": "long.trace.gz", "mimeType": "application/gzip", "buffer": body},
     )
     page.wait_for_selector(f"{BOX}[data-kv-replicas]", timeout=120_000)
-    want = replay(trace, MODEL, gpu=GPU, curve=False, wait_s=2).replicas_for_wait
+    want = replay(trace, MODEL, gpu=GPU, curve=False, wait_s=5).replicas_for_wait
     assert want is not None
     assert want > 2
     said = page.inner_text(f"{BOX} .kv-replicas")
-    assert said == f"With {want} replicas, 95% of the requests wait at most 2 seconds."
-    assert page.locator(f"{BOX} code", has_text="--wait 2").count() == 1
+    assert said == f"With {want} replicas, 95% of the requests wait at most 5 seconds."
+    assert page.locator(f"{BOX} code", has_text="--wait 5").count() == 1
     page.fill("#kv-traffic-wait", "-3")
     page.press("#kv-traffic-wait", "Enter")
     page.wait_for_function("document.querySelector('.kv-replicas')?.textContent.includes('above 0')")
