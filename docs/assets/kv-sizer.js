@@ -530,7 +530,7 @@
     /* A note where a request takes longer than the latency that people and their requests in flight are counted from. */
     function late({ given, work }, best) {
       const { users, latency } = given.asked;
-      const seconds = (best.ttft + best.tpot * work.output) / work.efficiency;
+      const seconds = kvKernel.requestSeconds(best.ttft, best.tpot, work.output, work.efficiency);
       if (!users || !(seconds > latency)) return "";
       return make(
         "p",
@@ -794,12 +794,18 @@
     }
 
     function ranked(listed, answer) {
-      const { priced, site } = answer;
+      const { priced, site, work } = answer;
       const alone = new Set(listed.map((one) => one.gpu.id)).size === 1;
       const up = new URL("../", location.href);
       const formats = (one) => formatOf(site.weight_formats, one.weightFormat);
       /** @type {[string, (one: any) => any, boolean][]} */
-      const prices = priced ? [["Price per hour", (one) => one.price.toFixed(2), true]] : [];
+      const prices = priced
+        ? [
+          ["Price per hour", (one) => one.price.toFixed(2), true],
+          ["Price per million output tokens", (one) =>
+            kvSizing.pricePerMillion(one, work)?.toFixed(2) ?? "unknown", true],
+        ]
+        : [];
       /** @type {[string, (one: any) => any, boolean][]} */
       const every = [
         ["GPUs", (one) => count(one.devices), true],
@@ -841,6 +847,14 @@
           listed.length > 20 ? "; the first 20 are shown" : ""
         }. Headroom is the spare capacity above the peak load, as a percentage of that load.${
           common && ` In every row: ${common}.`
+        }${
+          priced
+            ? ` The price of a million output tokens is for the average load. It includes the prompts, spares and idle time, and ${
+              work.latency === null
+                ? `requests as fast as ${Math.round(100 * work.efficiency)}% of the bounds`
+                : "the end-to-end latency that you entered"
+            }.`
+            : ""
         }`,
         ["GPU", ...heads],
         shown.map((one) => [name(one), ...columns.map(([title, value]) => cell(one, title, value))]),
@@ -869,6 +883,7 @@
         kv_bytes_per_request_per_gpu: found.request,
         memory_bytes: found.memory,
         price_per_hour: found.price,
+        price_per_million_output_tokens: kvSizing.pricePerMillion(found, work),
         tpot_lower_bound_s: Number.isNaN(found.tpot) ? null : found.tpot,
         ttft_lower_bound_s: Number.isNaN(found.ttft) ? null : found.ttft,
       });

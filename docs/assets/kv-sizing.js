@@ -105,6 +105,7 @@
     }
     const work = {
       concurrent,
+      latency: asked.latency ?? null,
       longest,
       mean,
       prompt,
@@ -320,6 +321,14 @@
     return { deployments: found, refused, fastest };
   }
 
+  /* The price of a million output tokens at the average load, with its prompts, spares and idle time; null if unknown. */
+  function pricePerMillion(one, work) {
+    const seconds = work.latency ?? kernel.requestSeconds(one.ttft, one.tpot, work.output, work.efficiency);
+    return one.price === null || Number.isNaN(seconds)
+      ? null
+      : kernel.pricePerMillion(one.price, work.concurrent * work.output / seconds);
+  }
+
   const mean = (list) => list.reduce((sum, one) => sum + one, 0) / list.length;
 
   function bestOfEach(deployments) {
@@ -508,6 +517,7 @@
   }
 
   root.kvSizing = {
+    pricePerMillion,
     workload,
     rank,
     ranking,

@@ -497,7 +497,9 @@ instrument(
             Output("speed", "Throughput", "average_tokens", ("batch", "real"), "tokens/s.0"),
             Output("million", "", "ratio", (1e6, "speed")),
             Output("hours", "GPU-hours per million tokens", "ratio", ("million", 3600), "h.2"),
-            Output("cost", "Price per million tokens", "product", ("hours", "price"), "per million.2"),
+            Output(
+                "cost", "Price per million tokens", "price_per_million", ("price", "speed"), "per million.2"
+            ),
         ),
         {"step": step},
         rows=((0, 3, 3), (2, 3, 3), (4, 3, 3), (5, 3, 3), (4, 5, 3), (4, 0, 3)),

@@ -878,6 +878,23 @@ def requests_in_flight(people: float, per_minute: float, latency: float) -> floa
     return people * per_minute / 60 * latency
 
 
+def price_per_million(price_per_hour: float, tokens_per_second: float) -> float:
+    """Return the price of a million tokens of devices with a price per hour, from how many they make in a second."""
+    return price_per_hour / 3600 * 1e6 / tokens_per_second
+
+
+def request_seconds(ttft: float, tpot: float, output: int, efficiency: float) -> float:
+    """Return the seconds of a request, whose steps take their lower bounds over an efficiency.
+
+    Args:
+        ttft: Lower bound of the prompt.
+        tpot: Lower bound of each output token.
+        output: Output tokens.
+        efficiency: Share of the roofline that is reached.
+    """
+    return (ttft + tpot * output) / efficiency
+
+
 def default_output(longest: int) -> int:
     """Return the output tokens assumed where nothing is said."""
     return min(USUAL_OUTPUT, max(1, longest // 4))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 
 from kvreport.accounting import kernel
 from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
-from kvreport.accounting.sizing import Binds
+from kvreport.accounting.sizing import Binds, Load
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -145,6 +146,15 @@ class Solution:
         """Price of all devices, or None."""
         each = self.offer.price_per_hour
         return None if each is None else each * self.devices
+
+    def price_per_million(self, load: Load) -> float | None:
+        """Price of a million output tokens at the average load, with its prompts, spares and idle time; None if unknown."""
+        seconds = load.latency_s or kernel.request_seconds(
+            self.ttft_bound_s, self.tpot_bound_s, load.output_tokens, load.efficiency
+        )
+        if self.price_per_hour is None or isnan(seconds):
+            return None
+        return kernel.price_per_million(self.price_per_hour, load.concurrent * load.output_tokens / seconds)
 
     @property
     def users_at_peak(self) -> int:

@@ -51,6 +51,9 @@ class Load:
     spare_replicas: int = 0  # Replicas that may fail (1 is N+1).
     shared_prefix_tokens: int = 0  # Leading tokens that all requests have in common and the engine caches.
     efficiency: float = DEFAULT_EFFICIENCY  # Share of the roofline that is taken to be reached.
+    latency_s: float | None = (
+        None  # Time that each request takes, where the requests in flight follow from it.
+    )
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself, with what to relax."""

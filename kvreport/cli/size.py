@@ -372,6 +372,11 @@ def _ranking(found: Sizing, listed: Sequence[Solution]) -> list[str]:
             lambda one: "" if one.price_per_hour is None else f"{one.price_per_hour:,.2f}",
         ),
         (
+            "price per million output tokens",
+            ">",
+            lambda one: "" if (price := one.price_per_million(work)) is None else f"{price:,.2f}",
+        ),
+        (
             "limited by",
             "<",
             lambda one: words.LIMITS[one.binds] + (", tight" if found.verdict(one) == "tight" else ""),

@@ -186,6 +186,7 @@ def size(
         if shared_prefix != 0
         else 0,
         efficiency=efficiency,
+        latency_s=latency_s,
     )
     if ttft_s is not None or tpot_s is not None:
         assumed.append(f"servers reach {efficiency:.0%} of the roofline")

@@ -141,6 +141,7 @@ class Sizing:
             "devices": found.devices,
             "memory_bytes": found.memory_bytes,
             "price_per_hour": found.price_per_hour,
+            "price_per_million_output_tokens": found.price_per_million(work),
             "users_per_replica": found.users_each,
             "users_held_by_memory": found.users_held,
             "headroom": round(found.headroom(work.peak), 4),

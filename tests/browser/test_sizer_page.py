@@ -13,7 +13,7 @@ from serving import until
 from visits import hold, let_go, page
 
 from kvreport import estimate
-from kvreport.catalog.load import open_catalog
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
 from kvreport.site.pages.sizer import FIELDS
@@ -419,6 +419,28 @@ def test_equal_prices_are_said_as_a_tie_with_what_each_holds(page: Any, address:
     left = float(re.search(r"Free at peak: ([\d.]+) of ([\d.]+) GiB", caption)[1])
     assert 0 < left < pool
     assert f"of {pool:.1f} GiB of KV pool per GPU" in caption
+
+
+def test_the_price_of_a_million_tokens_is_that_of_the_command(
+    page: Any, address: str, tiny_site: Any
+) -> None:
+    lengths = "context=8192&prompt=1500&output=300"
+    page.goto(f"{address}sizer/?concurrent=64&{lengths}&spares=0&burst=1&prices=h100-sxm-80gb%3D2.5")
+    found = answer(page)
+    want = size(
+        found["model"],
+        context=8192,
+        prompt=1500,
+        output=300,
+        concurrent=64,
+        prices={"h100-sxm-80gb": 2.5},
+        catalog=Catalog(tiny_site.catalog),
+    )
+    price = want.describe(want.ranking.deployments[0])["price_per_million_output_tokens"]
+    assert found["best"]["price_per_million_output_tokens"] == pytest.approx(price)
+    heads = page.locator("table th", has_text="Price per million output tokens")
+    assert heads.count() == 1
+    assert page.locator("td", has_text=re.compile(rf"^{price:.2f}$")).count() >= 1
 
 
 def test_one_price_alone_is_no_tie(page: Any, address: str) -> None:

@@ -153,7 +153,7 @@ def test_the_replicas_for_a_wait_are_those_of_the_command(page, address):
     assert page.locator(f"{BOX} code", has_text="--wait 5").count() == 1
     page.fill("#kv-traffic-wait", "-3")
     page.press("#kv-traffic-wait", "Enter")
-    page.wait_for_function("document.querySelector('.kv-replicas')?.textContent.includes('above 0')")
+    page.locator(f"{BOX} .kv-replicas", has_text="above 0").wait_for()
 
 
 def test_the_empty_page_says_what_to_do_and_shows_an_example(page, address):

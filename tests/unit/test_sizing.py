@@ -502,6 +502,25 @@ def test_every_accelerator_says_where_it_is_rented_or_that_it_was_looked_up() ->
     assert sum(bool(one.rented_as) for one in CATALOG.accelerators.values()) >= 40
 
 
+def test_a_million_output_tokens_cost_what_their_hours_do() -> None:
+    """The load's tokens per hour, of requests as fast as the bounds over the efficiency, or as slow as somebody says."""
+    lengths = {"context": 8192, "prompt": 1500, "output": 300}
+    found = size(LLAMA_70B, concurrent=64, prices={"h100": 2.5}, spare_replicas=1, **lengths)
+    best = found.ranking.deployments[0]
+    seconds = (best.ttft_bound_s + 300 * best.tpot_bound_s) / found.workload.efficiency
+    per_hour = 64 / seconds * 3600 * 300
+    assert best.price_per_hour == 2.5 * best.devices
+    want = best.price_per_hour / per_hour * 1e6
+    assert found.describe(best)["price_per_million_output_tokens"] == pytest.approx(want)
+    told = size(LLAMA_70B, users=100, requests_per_minute=2, latency_s=30, prices={"h100": 2.5}, **lengths)
+    (first, *_) = told.ranking.deployments
+    assert first.price_per_hour is not None
+    want = first.price_per_hour / (200 * 60 * 300) * 1e6
+    assert first.price_per_million(told.workload) == pytest.approx(want)
+    unpriced = size(LLAMA_70B, concurrent=64, **lengths)
+    assert unpriced.describe(unpriced.ranking.deployments[0])["price_per_million_output_tokens"] is None
+
+
 def test_a_price_may_be_given_by_an_alias() -> None:
     by_alias = size(LLAMA_70B, context=8192, concurrent=64, prices={"b200": 5, "h100": 2.5})
     by_slug = size(LLAMA_70B, context=8192, concurrent=64, prices={"b200-sxm-180gb": 5, "h100-sxm-80gb": 2.5})

@@ -25,7 +25,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     site = inputs.site
     every = [one for one in engine_changes.changes(site) if one["models"]]
     families = [*dict.fromkeys(one["family"] for one in every)]
-    steps = sorted(every[::-1], key=lambda one: families.index(one["family"]))
+    steps = [one for name in families for one in reversed(every) if one["family"] == name]
     makers = [next(one["engine"] for one in every if one["family"] == name).split()[0] for name in families]
     if not steps:
         return
