@@ -108,6 +108,18 @@
         here.site.gpus.find((one) => one.id === gpuId),
         "the engine does not support this accelerator",
       );
+      if (options.images === 0 && extra.text !== null) {
+        // A server of text only loads no encoders, and measures none.
+        if (here !== facts) throw new NoAnswer("this page has no numbers without images for this engine");
+        const { text } = extra;
+        own = {
+          ...own,
+          ...text,
+          weights: { ...own.weights, ...text.weights },
+          reserve: null,
+          following: null,
+        };
+      }
       if (options.max_loras) own = withAdapters(own, options);
       const forms = kvState.weightsOf(here.site, own);
       const asked = options.weights || (forms.includes(own.form) ? own.form : forms[0]);

@@ -305,7 +305,27 @@ class Columns:
         )
 
 
-def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict[str, Any]:
+def text_facts(site: SiteData, model: Model) -> dict[str, Any]:
+    """Return what a server of text only takes of a model with encoders: weights by format and tensor size, and the reserve's rates."""
+    gone = left_out(model, site.axes)
+    forms = {name: form for (name, form), out in zip(site.axes.weight_formats, gone, strict=True) if not out}
+    cases = [
+        replace(_case(site, model, site.gpus[0], Layout(tensor=size), None), images=False)
+        for size in site.axes.tensor_parallel
+    ]
+    memos = [Memo() for _ in cases]
+    weights = {
+        name: [
+            sum(shared_weights(case, form, memo).values()) for case, memo in zip(cases, memos, strict=True)
+        ]
+        for name, form in forms.items()
+    }
+    return {"weights": weights} | reserve_rates(site, model, further=False, images=False)
+
+
+def reserve_rates(
+    site: SiteData, model: Model, *, further: bool = True, images: bool = True
+) -> dict[str, Any]:
     """Return what other scheduler sizes need: the reserve's rates for every column, None without such rules.
 
     A list for each column, in the order of :class:`kvreport.accounting.kernel.ReserveRates`;
@@ -319,7 +339,7 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
 
     def listed(*, amd: bool) -> list[list[float] | None] | None:
         found = [
-            engine.reserve_rates(part, place.layout, amd=amd, receives=place.stage > 0)
+            engine.reserve_rates(part, place.layout, amd=amd, receives=place.stage > 0, images=images)
             if place and part
             else None
             for place, part in zip(columns, parts, strict=True)

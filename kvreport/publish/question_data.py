@@ -19,7 +19,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome
-from kvreport.publish import home_layouts
+from kvreport.publish import device_columns, home_layouts
 from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, shape
 from kvreport.publish.site_data import SiteData
 
@@ -59,7 +59,7 @@ def of_models(site: SiteData, models: Sequence[Model]) -> Iterator[tuple[str, by
 def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, Any]:
     """Return one model's facts; ``site`` has every KV format, and ``laid`` is the model on one device.
 
-    ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
+    ``text`` is what a server of a vision model takes that is told to serve text only; ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
     formats and the tensor-parallel sizes; ``lora`` is bytes of one adapter slot of rank one at each size;
     ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
     each of them, bytes on the host, weights, and the experts of each layer.
@@ -77,6 +77,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
         "image_side": _known(lambda: q.image_side(model.id)),
         "components": {str(name): size for name, size in parameters_by_component(model).items()},
         **format_facts(site, model),
+        "text": device_columns.text_facts(site, model) if "vision" in model.inputs else None,
         "lora": [lora_bytes(model, Layout(tensor=size), 1, 1, named) + table for size in sizes],
         "home": _home(laid),
     }

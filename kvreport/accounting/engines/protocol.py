@@ -168,11 +168,12 @@ class EngineRules:
         }
 
     def reserve_rates(
-        self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
+        self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False, images: bool = True
     ) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules.
 
-        ``amd``: True for AMD's devices. ``receives``: True for a pipeline stage after the first.
+        ``amd``: True for AMD's devices. ``receives``: True for a pipeline stage after the first. ``images``: False for
+        a server of text only.
         """
         return None
 

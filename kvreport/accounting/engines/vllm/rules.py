@@ -236,7 +236,7 @@ class Vllm(EngineRules):
         }
 
     def reserve_rates(
-        self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False
+        self, model: Model, layout: Layout, *, amd: bool = False, receives: bool = False, images: bool = True
     ) -> tuple[float, ...] | None:
         """Bytes per token of a step, per row of logits and per graph, in the order of :class:`kvreport.accounting.kernel.ReserveRates`.
 
@@ -245,6 +245,8 @@ class Vllm(EngineRules):
         told = reserve.Told(
             tensor_parallel=layout.tensor,
             expert_parallel=layout.expert,
+            images=images,
+            videos=images,
             vendor="AMD" if amd else "NVIDIA",
             receives=receives,
             decode_context=layout.decode_context,
