@@ -214,15 +214,21 @@
             const step = capacity.demandOf(times, limits, weightFormat, kv, layout.places[0], layout.tp);
             const told = mostTold(usual, laid, limits.seqs, work);
             const flag = Math.max(Math.min(told.most, fastEnough(step, work, told.most, layout.pp)), 1);
-            const stages = told.follows && told.most
-              ? laid(Math.min(flag, limits.seqs))
-              : keepingImages(site, times, gpu, usual, kernel.ofAllRanks(flag, layout.dp));
+            const stages = told.follows && told.most ? laid(Math.min(flag, limits.seqs)) : toldRanks(
+              site,
+              peaks,
+              times,
+              layout,
+              usual,
+              work.longest,
+              kernel.ofAllRanks(flag, layout.dp),
+            );
             if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
               continue;
             }
             const holding = stages.map((stage) => replicaRequests(stage, stage.room, work));
-            const held = Math.min(...holding, told.follows ? told.most : Infinity);
+            const held = Math.min(...holding, told.most);
             if (!held) {
               refuse("context");
               continue;
@@ -346,30 +352,49 @@
     return ofKind(gpu, requests >= senders ? many : usual);
   }
 
-  /* The ranks of a server that is told to run so many requests: where it keeps more for images, the pool is smaller. */
-  function keepingImages(site, times, gpu, ranks, requests) {
-    const more = site.engine.family === "sglang"
-      ? keptForImages(times, gpu, requests) - keptForImages(times, gpu, 0)
-      : 0;
-    if (!more) return ranks;
-    return ranks.map((one) => ({
-      ...capacity.shifted(one, -more),
-      reserve: one.reserve + more,
-      uncertainty: one.uncertainty,
-    }));
+  /* Bytes that SGLang takes of a device before it loads weights. */
+  const takenOf = ({ taken }, { devices, dp }) =>
+    taken[devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0)];
+
+  /* Bytes that SGLang keeps free beside weights and pools of one rank, of a server that is told to run so many requests; 0
+     for one that is not told. See kvreport.accounting.engines.sglang.settings.memory. */
+  function keptFree(limits, times, gpu, layout, place, longest, requests) {
+    const [, left, short, , , images, expands, prefills] = times.static;
+    const [device, chunk, few, wide, follows, captures] = limits.captured;
+    const usual = layout.tp * layout.dp >= kernel.WIDE_RANKS ? wide : few;
+    const captured = kernel.capturedRequests(usual, requests, follows, ofKind(gpu, expands));
+    const prefill = captures ? prefills[chunk] : 0;
+    const graphs = kernel.decodeGraphMib(captured, layout.dp) + (prefill[place] ?? prefill);
+    const reserved = kernel.reservedMib(device, chunk, layout.tp * layout.dp * layout.pp, graphs);
+    const share = kernel.staticShare(device, reserved) * images * (longest <= short ? 1 : ofKind(gpu, left));
+    return kernel.staticKept(gpu.usable, takenOf(limits, layout), share) +
+      keptForImages(times, gpu, requests);
+  }
+
+  /* The ranks of a server that is told to run so many requests, whose pool SGLang sizes by them. */
+  function toldRanks(site, peaks, times, layout, ranks, longest, requests) {
+    if (site.engine.family !== "sglang") return ranks;
+    return ranks.map((one) => {
+      const limits = peaks.gpus[one.gpu.id];
+      const kept = (number) => keptFree(limits, times, one.gpu, layout, one.place, longest, number);
+      const more = kept(requests) - kept(0);
+      if (!more) return one;
+      return {
+        ...capacity.shifted(one, -more),
+        reserve: one.reserve + more,
+        uncertainty: one.uncertainty,
+      };
+    });
   }
 
   /* The interval of SGLang's static fraction that holds the pools of all stages, up to what it takes by itself; null if
      it is empty. */
   function staticFractions(peaks, times, found, pools, each, work) {
     const { longest } = work;
-    const { taken } = peaks.gpus[found.gpu.least || found.gpu.id];
     const [, left, short] = times.static;
     const kept = keptForImages(times, found.gpu, found.each);
     const share = longest <= short ? 1 : ofKind(found.gpu, left);
-    const { devices, dp } = found.layout;
-    const place = devices === 1 ? 0 : (dp > 1 ? 3 : 1) + (devices > 2 ? 1 : 0);
-    const of = (found.total - taken[place]) * share;
+    const of = (found.total - takenOf(peaks.gpus[found.gpu.least || found.gpu.id], found.layout)) * share;
     const lowest = Math.max(
       ...found.stages.map((one, index) => kernel.lowestStaticFraction(pools[index], one.resident, kept, of)),
     );

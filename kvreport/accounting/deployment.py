@@ -127,14 +127,12 @@ class Deployment(Allocation):
 
         Pools of states and rings are laid out for the number that is told.
         """
-        case, serving = self.case, replace(self.case.serving, max_seqs=requests, seqs_told=True)
-        slots = state_slots_wanted(case.engine, case.model, serving, eager=case.eager)
+        case = self.case
+        of_rank = replace(case.serving, max_seqs=requests, seqs_told=True)
+        slots = state_slots_wanted(case.engine, case.model, of_rank, eager=case.eager)
         if self.plan.pool is None:
             return replace(self, state_slots_wanted=slots)
-        of_all = replace(serving, max_seqs=requests * case.layout.data)
-        counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
-        # Some engines count the requests of all data ranks together.
-        serving = replace(serving, max_seqs=of_all.max_seqs // max(counted // requests, 1))
+        serving = told_serving(case, requests)
         case = replace(case, serving=serving)
         plan = plan_on(case, case.accelerator, serving, Memo())
         return replace(self, case=case, plan=plan, state_slots_wanted=slots)
@@ -302,6 +300,16 @@ class StageCase:
     layers: range  # Its layers of the whole model.
     case: Case  # The case, whose model are these layers.
     known: Memo  # What other cases have worked out of it.
+
+
+def told_serving(case: Case, requests: int) -> Serving:
+    """The scheduler of a server that is told to run so many requests at once on a data rank.
+
+    Some engines count the requests of all data ranks together.
+    """
+    of_all = replace(case.serving, max_seqs=requests * case.layout.data, seqs_told=True)
+    counted = case.rules.max_requests(of_all, case.model, case.layout) or requests
+    return replace(of_all, max_seqs=of_all.max_seqs // max(counted // requests, 1))
 
 
 def parts_of(case: Case, known: Memo) -> list[StageCase]:

@@ -97,6 +97,23 @@ COMFORTABLE_SPARE_BYTES: Final = 8 << 30
 """Free memory of a running SGLang server beyond which its guide raises the static fraction
 (``docs/advanced_features/hyperparameter_tuning.md``)."""
 
+OTHER_MIB: Final = 512
+"""What SGLang keeps for what attention kernels and libraries hold beside activations."""
+
+WIDE_RANKS: Final = 4
+"""From so many tensor ranks on, smaller devices capture larger decode batches."""
+
+LEAST_CHUNK: Final = 2048
+UNCHUNKED_TOKENS: Final = 16384
+"""``--max-prefill-tokens``, which sizes activations where prefill is not chunked."""
+
+MIB_PER_TOKEN: Final = 1.5
+MIB_PER_CAPTURED_REQUEST: Final = 2
+MANY_CAPTURED: Final = 300
+LARGE_DEVICE_MIB: Final = 61440
+LEAST_ON_LARGE_MIB: Final = 10240
+"""What SGLang keeps free beside weights and pools (``memory_hook.py``)."""
+
 OTHER_WEIGHTS: Final = 0.2
 """A log whose weights are further than this from ours loads another format: its pool is not compared."""
 
@@ -940,6 +957,51 @@ def own_static_fraction(total: int, reserve: int, kept: int, of: float) -> float
     engine keeps of its static memory beside them. ``of``: bytes that the fraction is taken of.
     """
     return math.floor((total - reserve + kept) / of * 1000 + ROUNDING) / 1000
+
+
+def captured_requests(usual: int, told: int, follows: bool, expands: int) -> int:
+    """Return the requests of the largest decode graph that SGLang captures.
+
+    ``usual``: of a server that is not told how many run at once. ``told``: as many as it is told; 0 for none. ``follows``:
+    whether it captures no more than run. ``expands``: up to how many it captures all that it is told.
+    """
+    if told == 0:
+        return usual
+    captured = min(usual, told) if follows else usual
+    return told if captured < told <= expands else captured
+
+
+def decode_graph_mib(captured: int, data_ranks: int) -> float:
+    """Return the MiB that SGLang keeps for decode graphs, and for what data-parallel attention pads (``reserve_for_graph_mb``).
+
+    ``captured``: requests of the largest graph. ``data_ranks``: ranks of data-parallel attention.
+    """
+    padded = captured * data_ranks * (4.5 if captured > MANY_CAPTURED else 3)
+    return captured * MIB_PER_CAPTURED_REQUEST + (padded if data_ranks > 1 else 0)
+
+
+def reserved_mib(device: float, chunk: int, ranks: int, graphs: float) -> float:
+    """Return the MiB that SGLang keeps free beside weights and pools (``handle_gpu_memory_settings``).
+
+    ``device``: MiB of the device. ``chunk``: tokens of one prefill chunk; -1 if it is whole. ``ranks``: tensor ranks times
+    pipeline stages. ``graphs``: MiB for captured graphs.
+    """
+    tokens = max(chunk if chunk > 0 else UNCHUNKED_TOKENS, LEAST_CHUNK)
+    reserved = OTHER_MIB + tokens * MIB_PER_TOKEN + ranks / 8 * 1024 + graphs
+    return max(reserved, LEAST_ON_LARGE_MIB) if device > LARGE_DEVICE_MIB else reserved
+
+
+def static_share(device: float, reserved: float) -> float:
+    """Return the static fraction that SGLang takes by itself, in steps of 0.001; arguments are in MiB."""
+    return round((device - reserved) / device, 3)
+
+
+def static_kept(usable: int, taken: int, share: float) -> int:
+    """Return the bytes that such a share leaves free of what is free before weights are loaded.
+
+    ``taken``: bytes that a process holds before.
+    """
+    return round(max(usable - taken, 0) * (1 - share))
 
 
 def replicas_for(requests: int, each: int) -> int:

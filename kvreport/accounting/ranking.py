@@ -24,7 +24,7 @@ from kvreport.accounting import capacity, kernel
 from kvreport.accounting.allocation import FollowedLengths, device_class, lengths_on, reserve_on
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.deployment import Deployment, lay_out
+from kvreport.accounting.deployment import Deployment, lay_out, told_serving
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.step import Reserve
 from kvreport.accounting.numeric import Integers, Reals
@@ -305,23 +305,19 @@ class _Group:
     def _kept(self, stage: Deployment, requests: int, memo: Memo) -> Reserve:
         """What one rank reserves if it is told to run so many requests at once.
 
-        Other engines than those that follow the number may keep more for many that are told, as SGLang does for images.
+        SGLang keeps less for few that it is told, and for the images of many more. Other engines that do not follow the number
+        keep what they do by default.
         """
         case, places = stage.case, stage.places
-        if not self._follows:
-            return self._with_images(stage.reserve, case, min(requests, self.max_seqs) * case.layout.data)
-        serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
+        if self._follows:
+            serving = replace(case.serving, max_seqs=min(requests, case.serving.max_seqs))
+        elif case.rules.static_memory(case.accelerators[0], case.layout) is not None:
+            serving = told_serving(case, min(requests, self.max_seqs))
+        else:
+            return stage.reserve
         return memo.get(
             (places, stage.layers, serving), lambda: reserve_on(case, case.accelerators[0], serving, Memo())
         )
-
-    def _with_images(self, reserve: Reserve, case: Case, requests: int) -> Reserve:
-        """The same of a server that is told to run so many requests: what it keeps for images beside its own default."""
-        static = case.rules.static_memory(case.accelerators[0], case.layout)
-        if static is None:
-            return reserve
-        more = static.kept_bytes(self.model, requests) - static.kept_bytes(self.model, None)
-        return replace(reserve, activations=reserve.activations + more) if more else reserve
 
     def _errors(self, stage: Deployment, kept: Sequence[Reserve]) -> Integers:
         """Half width of the pool's error band on one rank of every offer."""

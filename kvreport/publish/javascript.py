@@ -26,14 +26,16 @@ from typing import Final
 
 PRELUDE: Final = """\
 /**
- * Round to the nearest integer, a half to the even one, as Python does.
+ * Round to the nearest integer or to decimal digits, a half to the even neighbor, as Python does.
  * @param {number} x
+ * @param {number} [digits]
  * @returns {number}
  */
-function roundHalfEven(x) {
-  const floor = Math.floor(x);
-  if (x - floor !== 0.5) return Math.round(x);
-  return floor % 2 === 0 ? floor : floor + 1;
+function roundHalfEven(x, digits = 0) {
+  const tens = 10 ** digits, floor = Math.floor(x * tens);
+  // A number of two powers is halfway exactly; others are on one side.
+  if (Math.abs(x * 2 ** (digits + 1)) % 2 !== 1) return digits ? Number(x.toFixed(digits)) : Math.round(x);
+  return (floor % 2 === 0 ? floor : floor + 1) / tens;
 }
 
 /**
@@ -416,8 +418,6 @@ class _Function:
             return f"{given[0]}.length"
         if name == "range" and len(given) == 1:
             return f"Array({given[0]}).keys()"
-        if name == "round" and len(given) != 1:
-            raise TranslationError(node, "rounding to digits")
         if name not in _CALLS and not isinstance(node.func, ast.Name):
             raise TranslationError(node, f"the call {ast.unparse(node)}")
         return f"{_CALLS.get(name, camel(name))}({', '.join(given)})"

@@ -16,7 +16,13 @@ from typing import Any
 from kvreport.accounting.case import SINGLE
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.engines.by_family import rules
-from kvreport.accounting.engines.sglang.settings import MANY_SENDERS
+from kvreport.accounting.engines.sglang.settings import (
+    MANY_SENDERS,
+    captured_sizes,
+    image_factor,
+    most_expanded,
+    prefill_graphs,
+)
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
 from kvreport.accounting.sizing import MAX_REQUESTS
@@ -50,7 +56,7 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
     ``gpus[id]``: ``bytes`` per second of memory, ``rates`` by operand type, ``link`` bytes per second
     in one direction (each null where not known), ``seqs`` (requests that the engine runs at once),
     ``node`` (devices of a server), ``taken`` (bytes that SGLang takes before it loads weights: of one device, of
-    several, of data-parallel ones).
+    several, of data-parallel ones), ``captured`` (what decides its static fraction).
     """
     return {
         "schema": SCHEMA,
@@ -65,7 +71,8 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
     ``weights[format][column]`` is [dense bytes, expert bytes, {type: operations per token}, {type:
     operations of the output head}]; ``reach[kv][column]`` is a list of [bytes per entry, operations,
     operations while prefilling, cap (0: none, -1: nothing is seen), tokens per entry, chunked, constant entries].
-    ``static`` is [bytes that SGLang keeps of its static memory, what is left of a share: a number, or one by kind].
+    ``static`` is [bytes that SGLang keeps of its static memory, what is left of a share: a number, or one by kind], and what
+    else decides what it keeps if it is told how many requests run.
     """
     grid = site.axes
     offered = set(site.searched.layouts_of(model))
@@ -107,22 +114,34 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
 def _static(site: SiteData, model: Model) -> list[Any]:
     """What SGLang keeps of its static memory for images, and what its attention leaves of a share.
 
-    The first, second and fourth are one number, or one for each kind of device. The second leaves all where the longest
-    request is no longer than the third. The fourth is kept of a server that is told to run as many requests as the fifth, or more.
+    The first, second, fourth and seventh are one number, or one for each kind of device. The second leaves all where the
+    longest request is no longer than the third. The fourth is kept of a server that is told to run as many requests as the fifth,
+    or more. The sixth is what serving images lowers the share by. The seventh are requests up to which graphs are captured for
+    all that are told. The eighth are MiB kept for graphs of prefill by the tokens of a chunk: one number, or one for each column
+    of :func:`kvreport.publish.device_columns.places`.
     """
     engine = site.catalog.engines.get("sglang")
     if engine is None:
-        return [0, 1, 0, 0, 0]
+        return [0, 1, 0, 0, 0, 1, 0, {}]
     kinds = site.device_kinds
     examples = {kinds[gpu.id]: gpu for gpu in reversed(site.gpus)}
     ordered = [gpu for _, gpu in sorted(examples.items())]
     static = [one for gpu in ordered if (one := rules(engine).static_memory(gpu, SINGLE)) is not None]
+    layouts = [place.layout for place in places(site, further=True)]
+    chunks = sorted({captured_sizes(engine, gpu)[1] for gpu in site.gpus})
+    prefill = {
+        chunk: one_or_each([prefill_graphs(model, engine, chunk, layout) for layout in layouts])
+        for chunk in chunks
+    }
     return [
         one_or_each([one.kept_bytes(model, None) for one in static]),
         one_or_each([one.left(model, None) for one in static]),
         trait(engine, "short_context_tokens") or 0,
         one_or_each([one.kept_bytes(model, MANY_SENDERS) for one in static]),
         MANY_SENDERS,
+        image_factor(model, engine),
+        one_or_each([most_expanded(model, engine, gpu) for gpu in ordered]),
+        prefill,
     ]
 
 
@@ -136,6 +155,12 @@ def _taken(site: SiteData, gpu: Accelerator) -> list[int] | None:
     return [gpu.usable_bytes - one.free_bytes for one in static if one is not None]
 
 
+def _captured(site: SiteData, gpu: Accelerator) -> tuple[float, ...] | None:
+    """What decides SGLang's static fraction (:func:`kvreport.accounting.engines.sglang.settings.captured_sizes`)."""
+    engine = site.catalog.engines.get("sglang")
+    return None if engine is None else captured_sizes(engine, gpu)
+
+
 def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
     peaks = Peaks.of(gpu)
     return {
@@ -145,6 +170,7 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
         "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
         "node": gpu.devices_per_node or SERVER_DEVICES,
         "taken": _taken(site, gpu),
+        "captured": _captured(site, gpu),
     }
 
 

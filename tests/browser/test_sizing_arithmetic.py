@@ -100,7 +100,7 @@ ASK = """([data, asked, options]) => {
   const best = found.deployments[0];
   const back = kvSizing.inverses(data.site, data.peaks, data.times, best, made.work);
   return {
-    peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
+    peak: made.work.peak, devices: best.devices, whole: best.pool, pool: back.pool, utilization: back.utilization,
     fractions: back.fractions, longest: back.longest, mean: made.work.mean,
     vllm: data.site.engine.family === "vllm" ? kvSizing.command(data.site, best, made.work) : null,
     layout: best.layout.label,
@@ -182,6 +182,7 @@ def test_the_inverses_and_commands_are_pythons(
         else ours.ranking.deployments[0].layout.label,
         "mean": ours.workload.mean_tokens,
         "devices": facts["devices"],
+        "whole": facts["kv_pool_bytes_per_gpu"],
         "pool": facts["smallest_pool_bytes"],
         "utilization": facts["smallest_utilization"],
         "fractions": facts["mem_fraction_static"],

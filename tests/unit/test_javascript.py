@@ -27,7 +27,6 @@ def run(source: str, *calls: tuple[str, list[object]]) -> list[object]:
         "    return x and 1",
         "    return x << 2",
         "    return x @ x",
-        "    return round(x, 2)",
         "    return str(x)[0]",
         "    return [y for y in [x] if y > 0][0]",
         "    return lambda: x",
@@ -80,12 +79,17 @@ def rest(a: int, b: int) -> int:
 
 def near(x: float) -> int:
     return round(x)
+
+def share(x: float) -> float:
+    return round(x, 3)
 """
     pairs = [(a, b) for a in (-7, -6, 0, 5, 7, 2**52 - 1) for b in (-4, 3, 4)]
     answers = run(source, *(("floor", [a, b]) for a, b in pairs), *(("rest", [a, b]) for a, b in pairs))
     assert answers == [a // b for a, b in pairs] + [a % b for a, b in pairs]
     halves = [-2.5, -1.5, -0.5, 0.49999999999999994, 0.5, 1.5, 2.5, 3.49, 2.0**52 + 1]
     assert run(source, *(("near", [x]) for x in halves)) == [round(x) for x in halves]
+    shares = [0.8125, 0.6875, 0.9625, 0.8875, 0.0005, 0.12345, 1.0, *(n / 1024 for n in range(0, 1024, 7))]
+    assert run(source, *(("share", [x]) for x in shares)) == [round(x, 3) for x in shares]
 
 
 def test_statements_mean_what_they_mean_in_python():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.projections import missing_projections
@@ -226,11 +227,11 @@ class Sglang(EngineRules):
             kept = accelerator.usable_bytes * step.share - (accelerator.usable_bytes - held) * used + images
             return Reserve(activations=0, graphs=0, non_framework=round(kept), uncertainty=uncertainty)
         found = self._memory(model, accelerator, step)
-        kept = round(max(accelerator.usable_bytes - held, 0) * (1 - found.share))
+        kept = kernel.static_kept(accelerator.usable_bytes, held, found.share)
         kept = max(kept + images, 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
         other = min(
-            held + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, held + kept - graphs
+            held + kernel.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, held + kept - graphs
         )
         return Reserve(
             activations=round(kept + held - graphs - other),

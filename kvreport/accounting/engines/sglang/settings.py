@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting.engines.sglang import shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
 from kvreport.accounting.extras import draft_rows
@@ -24,27 +25,12 @@ from kvreport.catalog.release import release_of
 from kvreport.catalog.remembered import remembered
 from kvreport.units import MIB
 
-WIDE_RANKS: Final = 4
-"""From so many tensor ranks on, smaller devices capture larger decode batches."""
-
-OTHER_MIB: Final = 512
-"""Kept for what attention kernels and libraries hold beside activations."""
-
-LEAST_CHUNK: Final = 2048
-UNCHUNKED_TOKENS: Final = 16384
-"""``--max-prefill-tokens``, which sizes activations where prefill is not chunked."""
-
-LARGE_DEVICE_MIB: Final = 60 * 1024
-LEAST_ON_LARGE_MIB: Final = 10 * 1024
-MIB_PER_TOKEN: Final = 1.5
-MIB_PER_CAPTURED_REQUEST: Final = 2
 MIB_PER_PREFILL_GRAPH: Final = 8
 MIB_LATENT_GRAPHS: Final = 1536
 MIB_DECODE_EXCHANGE: Final = 2048
 MIB_PREFILL_EXCHANGE: Final = 1024
 MIB_DRAFT_HEAD: Final = 4096
 MIB_DRAFT_MODEL: Final = 6144
-MANY_CAPTURED: Final = 300
 SMALL_PREFILL: Final = 512
 LLAMA_2_PREFILL: Final = 4096
 
@@ -155,37 +141,58 @@ def settings(model: Model, engine: Engine, accelerator: Accelerator, flags: Sgla
 
 def memory(model: Model, engine: Engine, accelerator: Accelerator, flags: SglangFlags) -> MemorySettings:
     """Resolve what decides the memory that is kept free."""
-    device = device_mib(accelerator)
-    defaults = engine.device_class(accelerator.name, round(device * MIB))
-    chunk = flags.chunk_tokens or defaults.max_batched_tokens
-    captured = defaults.max_seqs
-    if flags.tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:
-        captured = defaults.max_seqs_wide
-    if flags.max_requests is not None and release_of(engine).has("captures_what_runs"):
-        captured = min(captured, flags.max_requests)
-    if flags.max_requests is not None and sends_on_device(model, engine, accelerator):
-        captured = flags.max_requests if captured < flags.max_requests <= MOST_EXPANDED else captured
+    device, default_chunk, few, wide, follows, captures = captured_sizes(engine, accelerator)
+    chunk = flags.chunk_tokens or default_chunk
+    captured = wide if flags.tensor_parallel >= kernel.WIDE_RANKS else few
+    expands = most_expanded(model, engine, accelerator)
+    captured = kernel.captured_requests(captured, flags.max_requests or 0, follows, expands)
     backend = attention_backend(model, engine, accelerator, prefix_cache=flags.prefix_cache)
-    prefill = flags.context_ranks == 1 and accelerator.vendor.upper() == "NVIDIA"
-    captures = graphs_mib(model, engine, flags, chunk, captured, prefill=prefill)
+    graphs = kernel.decode_graph_mib(captured, flags.data_attention) if flags.graphs else 0.0
+    graphs += prefill_mib(model, engine, flags, chunk, prefill=captures and flags.context_ranks == 1)
     share = flags.share
     if share is None:
-        reserved = reserved_mib(device, chunk, flags.tensor_parallel * flags.pipeline_parallel, captures)
+        ranks = flags.tensor_parallel * flags.pipeline_parallel
+        reserved = kernel.reserved_mib(device, chunk, ranks, graphs)
         if flags.deepep and flags.graphs and exchange_kept(engine):
             reserved += MIB_DECODE_EXCHANGE
         if flags.drafts and not release_of(engine).has("weighs_drafts"):
             standing_alone = any(row.component == "embedding" for row in draft_rows(model))
             reserved += MIB_DRAFT_MODEL if standing_alone else MIB_DRAFT_HEAD
-        share = round((device - reserved) / device, 3)
-        if flags.images and shapes.takes_images(model, engine):
-            share *= vision_factor(model, engine)
+        share = kernel.static_share(device, reserved)
+        if flags.images:
+            share *= image_factor(model, engine)
     return MemorySettings(
         share=share * backend_share(backend, flags.context_tokens or model.context_tokens),
         chunk_tokens=chunk,
         captured_requests=captured,
         attention=backend,
-        graphs_mib=captures,
+        graphs_mib=graphs,
     )
+
+
+def captured_sizes(engine: Engine, accelerator: Accelerator) -> tuple[float, int, int, int, bool, bool]:
+    """What decides the static fraction on a device.
+
+    MiB of the device, tokens of one prefill chunk, requests of the largest decode graph on few tensor ranks and on many,
+    whether no more are captured than run, and whether prefill can be captured.
+    """
+    device = device_mib(accelerator)
+    defaults = engine.device_class(accelerator.name, round(device * MIB))
+    wide = defaults.max_seqs if defaults.max_seqs_wide is None else defaults.max_seqs_wide
+    follows = release_of(engine).has("captures_what_runs")
+    nvidia = accelerator.vendor.upper() == "NVIDIA"
+    return device, defaults.max_batched_tokens, defaults.max_seqs, wide, follows, nvidia
+
+
+def prefill_graphs(model: Model, engine: Engine, chunk_tokens: int, layout: Layout) -> float:
+    """MiB that a server which is told nothing but its layout keeps for graphs of prefill, where a device captures them."""
+    flags = SglangFlags(pipeline_parallel=layout.pipeline, data_attention=layout.data)
+    return prefill_mib(model, engine, flags, chunk_tokens, prefill=layout.decode_context == 1)
+
+
+def most_expanded(model: Model, engine: Engine, accelerator: Accelerator) -> int:
+    """Requests at once up to which decode graphs are captured for all that are told; 0 for most classes."""
+    return MOST_EXPANDED if sends_on_device(model, engine, accelerator) else 0
 
 
 def sends_on_device(model: Model, engine: Engine, accelerator: Accelerator) -> bool:
@@ -193,7 +200,7 @@ def sends_on_device(model: Model, engine: Engine, accelerator: Accelerator) -> b
     return (
         engine.lists("hopper_vision", model.architecture)
         and capability(accelerator) == HOPPER
-        and device_mib(accelerator) >= LARGE_DEVICE_MIB
+        and device_mib(accelerator) >= kernel.LARGE_DEVICE_MIB
         and shapes.takes_images(model, engine)
     )
 
@@ -249,43 +256,27 @@ def device_mib(accelerator: Accelerator) -> float:
     return (visible.value if visible is not None else accelerator.usable_bytes) / MIB
 
 
-def reserved_mib(device: float, chunk_tokens: int, ranks: int, graphs: float) -> float:
-    """MiB that SGLang keeps free beside weights and pools (``handle_gpu_memory_settings``).
-
-    ``chunk_tokens``: tokens of one prefill chunk. ``ranks``: tensor ranks times pipeline stages.
-    ``graphs``: MiB for captured graphs.
-    """
-    tokens = chunk_tokens if chunk_tokens > 0 else UNCHUNKED_TOKENS
-    reserved = OTHER_MIB + max(tokens, LEAST_CHUNK) * MIB_PER_TOKEN + ranks / 8 * 1024 + graphs
-    return max(reserved, LEAST_ON_LARGE_MIB) if device > LARGE_DEVICE_MIB else reserved
-
-
-def graphs_mib(
-    model: Model, engine: Engine, flags: SglangFlags, chunk_tokens: int, captured: int, *, prefill: bool
+def prefill_mib(
+    model: Model, engine: Engine, flags: SglangFlags, chunk_tokens: int, *, prefill: bool
 ) -> float:
-    """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
+    """MiB kept for graphs of prefill (``reserve_for_graph_mb``).
 
-    ``chunk_tokens``: tokens of one prefill chunk. ``captured``: requests of the largest decode graph. ``prefill``: True
-    where prefill can be captured, too.
+    ``chunk_tokens``: tokens of one prefill chunk. ``prefill``: True where prefill can be captured, too.
     """
-    ranks, whole = flags.data_attention, captured_whole(model, engine)
-    kept: float = captured * MIB_PER_CAPTURED_REQUEST if flags.graphs else 0
-    if ranks > 1 and flags.graphs:
-        kept += captured * ranks * (4.5 if captured > MANY_CAPTURED else 3)
+    whole = captured_whole(model, engine)
     staged = flags.pipeline_parallel > 1 and not staged_captured(model, engine)
     prefill = prefill and (whole or (flags.graphs and not staged))
-    spread = ranks > 1 or flags.deepep
-    if prefill and prefill_captured(model, engine) and not (spread and captured_alone(model, engine)):
-        deepep = flags.deepep and not whole
-        if deepep and exchange_kept(engine):
-            kept += MIB_PREFILL_EXCHANGE
-        if shapes.latent_of(model) is not None:
-            return kept + MIB_LATENT_GRAPHS
-        sizes = prefill_sizes(largest_prefill(model, engine, LEAST_CHUNK if deepep else chunk_tokens))
-        if deepep:
-            sizes = exchanged_sizes(sizes)
-        return kept + len(sizes) * MIB_PER_PREFILL_GRAPH
-    return kept
+    spread = flags.data_attention > 1 or flags.deepep
+    if not (prefill and prefill_captured(model, engine)) or (spread and captured_alone(model, engine)):
+        return 0.0
+    deepep = flags.deepep and not whole
+    kept = MIB_PREFILL_EXCHANGE if deepep and exchange_kept(engine) else 0
+    if shapes.latent_of(model) is not None:
+        return kept + MIB_LATENT_GRAPHS
+    sizes = prefill_sizes(largest_prefill(model, engine, kernel.LEAST_CHUNK if deepep else chunk_tokens))
+    if deepep:
+        sizes = exchanged_sizes(sizes)
+    return kept + len(sizes) * MIB_PER_PREFILL_GRAPH
 
 
 def exchange_kept(engine: Engine) -> bool:
@@ -376,6 +367,11 @@ def prefill_sizes(largest: int) -> tuple[int, ...]:
 
 
 @remembered
+def image_factor(model: Model, engine: Engine) -> float:
+    """What serving images lowers the share by; 1 for a model without."""
+    return vision_factor(model, engine) if shapes.takes_images(model, engine) else 1.0
+
+
 def vision_factor(model: Model, engine: Engine) -> float:
     """What a vision tower lowers the share by: 10% per tower of the usual size more than one.
 
