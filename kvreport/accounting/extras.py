@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.weights import is_tied, output_side
+from kvreport.accounting.weights import is_down, is_tied, output_side
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
 from kvreport.catalog.release import trait
@@ -214,7 +214,7 @@ def lora_bytes(
     Each slot holds two factors per linear layer, ``rank x input`` and ``output x rank``, 16 bits each. Of a
     layer divided by columns the second is divided, of one divided by rows the first
     (vLLM 0.33, ``lora/layers/column_parallel_linear.py``, ``row_parallel_linear.py``); experts have factors of
-    their own each.
+    their own each, divided as their matrices are (``lora/layers/fused_moe.py::_create_lora_b_weights``).
 
     ``max_loras``: slots (``--max-loras``). ``max_rank``: rank of each slot (``--max-lora-rank``).
     ``without``: components that have no slots unless an adapter names them.
@@ -236,12 +236,12 @@ def lora_bytes(
             for side in row.shape[:-2]:
                 matrices *= side
         match row.split:
-            case "rows":
+            case "experts" if layout.expert:
+                matrices = -(-matrices // ranks)
+            case split if split == "rows" or (split == "experts" and is_down(row)):
                 inner = -(-inner // ranks)
             case "replicated":
                 pass
-            case "experts" if layout.expert:
-                matrices = -(-matrices // ranks)
             case _:
                 out = -(-out // ranks)
         total += matrices * max_rank * (inner + out)

@@ -308,6 +308,11 @@ def output_side(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 1 or kernel else shape[-2]
 
 
+def is_down(row: WeightGroup) -> bool:
+    """Whether a matrix is the last of an MLP: tensor ranks divide its input, the inner side."""
+    return row.name.endswith(("down_proj.weight", "w2.weight"))
+
+
 def padded_vocabulary(rows: int) -> int:
     """Rows of an embedding or output head as an engine allocates them."""
     return -(-rows // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE

@@ -102,7 +102,7 @@ def summary(found: FirstSeen, family: str, kind: str = ALL_FLAGS) -> FirstSight 
     if len(sizes) < LEAST:
         return None
     banded = bands_of(named)
-    refused = [log for log in named if log.starts_observed is False]
+    refused = [log for log in named if log.starts_observed is False and log.starts_predicted is not None]
     return FirstSight(
         family,
         kind,

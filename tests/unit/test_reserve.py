@@ -28,7 +28,13 @@ from kvreport.accounting.engines.vllm.reserve import (
     read_rates,
 )
 from kvreport.accounting.engines.vllm.reserve import reserve as whole_reserve
-from kvreport.accounting.extras import own_prediction_layer, vocabulary_modules, vocabulary_slots, with_draft
+from kvreport.accounting.extras import (
+    lora_bytes,
+    own_prediction_layer,
+    vocabulary_modules,
+    vocabulary_slots,
+    with_draft,
+)
 from kvreport.accounting.kernel import LARGEST_CAPTURE, captured_sizes, graphs_up_to
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weight_bytes, weights_by_component
@@ -1411,6 +1417,25 @@ def test_devices_of_few_logs_narrow_no_band(catalog: Catalog) -> None:
         # From ten sources on, starts of all kinds there are what the width was calibrated on.
         for apart in ("unified", "other"):
             assert band(engine, apart, kind)[0] == engine.coefficients[f"uncertainty_share_{apart}"]
+
+
+def test_no_workspace_is_cut_out_of_a_copied_table_of_n_grams(catalog: Catalog) -> None:
+    """dunlin-004: four GPUs with the table on them keep 25.8 GiB beside weights and pool, which is one copy of 23.8."""
+    rates = read_rates(catalog.model("Qwen/Qwen3.8-Flash-Next"), release("0.29.0"), Told(4))
+    assert rates.compiling == 320_001_536 * 160 * 2 // 4
+    assert rates.left_copy == 0
+
+
+def test_adapters_of_experts_are_divided_as_their_matrices_are(catalog: Catalog) -> None:
+    """rook-024: one slot of rank 64 for 512 experts of Nemotron 3 Ultra on eight GPUs; the last matrix is divided by its input."""
+    model = catalog.model("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16")
+    experts = model.model_copy(
+        update={"weights": tuple(row for row in model.weights if row.component == "routed_experts")}
+    )
+    up, down = 2048 + 5120 // 8, 5120 // 8 + 2048
+    assert lora_bytes(experts, Layout(tensor=8), 1, 64) == 512 * 48 * 64 * (up + down) * 2
+    spread = lora_bytes(experts, Layout(tensor=8, expert=True), 1, 64)
+    assert spread == 512 // 8 * 48 * 64 * 2 * (2048 + 5120) * 2
 
 
 def test_graphs_are_captured_twice_with_adapters() -> None:

@@ -28,6 +28,12 @@ def test_sizes_are_read_off_the_weights(catalog: Catalog) -> None:
     assert not one.frames
 
 
+def test_a_convolution_tells_how_many_patches_are_a_token(catalog: Catalog) -> None:
+    """The merger of GLM-5.3 Flash is ten times as wide inside as a patch, and works on tokens of four."""
+    assert tower(catalog, "zai-org/GLM-5.3-Flash").merged == 4
+    assert tower(catalog, "zai-org/GLM-4.5V").merged == 4
+
+
 def test_frames_of_a_video_keep_an_image_s_resolution_where_the_tower_has_no_positions(
     catalog: Catalog,
 ) -> None:

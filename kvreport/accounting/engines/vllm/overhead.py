@@ -22,7 +22,7 @@ from kvreport.accounting.engines.vllm.expert_kernels import (
 )
 from kvreport.accounting.engines.vllm.kernels import Device, idle_indexers
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
-from kvreport.accounting.weights import format_of, rank_elements
+from kvreport.accounting.weights import format_of, is_down, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
@@ -274,7 +274,7 @@ def _triton_padding(release: Release, row: WeightGroup, share: int, width: int) 
     """
     share_up = rounded_up(share, _TRITON_SHARE)
     stored = share * width * (1 / 2 + 1 / GROUP_VALUES)
-    if row.name.endswith(("down_proj.weight", "w2.weight")):
+    if is_down(row):
         return triton_bytes(release, width, share_up) + SERVED_BYTES * width - stored
     return triton_bytes(release, 2 * share_up, width) / 2 + SERVED_BYTES * share_up - stored
 
@@ -303,7 +303,7 @@ def _left_by_padding(loading: Loading, stored: _Stored) -> int:
     for row, form in stored:
         if row.component != "routed_experts" or len(row.shape) < 2:
             continue
-        down = row.name.endswith(("down_proj.weight", "w2.weight"))
+        down = is_down(row)
         side = row.shape[-1] // (layout.expert_ranks if down and not layout.expert else 1)
         if form is not None or side * SERVED_BYTES % _ROW_BYTES:
             return 0
@@ -338,7 +338,7 @@ def _row_padding(loading: Loading, stored: _Stored) -> int:
         side = row.shape[-1]
         if row.split == "rows" or row.name.endswith(("o_proj.weight", "out_proj.weight")):
             side = -(-side // layout.tensor)
-        if experts and not layout.expert and row.name.endswith(("down_proj.weight", "w2.weight")):
+        if experts and not layout.expert and is_down(row):
             side = -(-side // layout.expert_ranks)
         if side * (SERVED_BYTES if plain else 1) % _ROW_BYTES == 0:
             padded += elements // side
@@ -390,5 +390,5 @@ def _allocated_blocks(
 def _expert_sides(model: Model, row: WeightGroup) -> tuple[int, int]:
     """Intermediate side and model-width side of one expert matrix."""
     rows, columns = row.shape[-2:]
-    down = row.name.endswith(("down_proj.weight", "w2.weight"))
+    down = is_down(row)
     return (columns, rows) if down or (rows == model.hidden_size != columns) else (rows, columns)

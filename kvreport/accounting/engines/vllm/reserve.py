@@ -181,6 +181,8 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     on_device = not engine.lists("tables_on_host", model.architecture)
     heads = engine.lists("latents_expanded", model.architecture)
     copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
+    # A copy of a table of n-grams is not the smallest block that is free, of which a workspace is cut out.
+    cut = compiling_bytes(model, release, tensor_parallel, images=images)
     partial, narrow = (
         partial_bytes_per_row(model, release, tensor_parallel, second=second, decode_context=decode_context)
         if graphs and not heads and not engine.lists("attends_both_ways", model.architecture)
@@ -243,9 +245,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         encoded=passed.kept,
         encoded_per_token=passed.kept_per_token,
         compiling=copied,
-        left_copy=copied
-        if (second or not sizes.experts_per_token) and release.has("keeps_freed_copy")
-        else 0,
+        left_copy=cut if (second or not sizes.experts_per_token) and release.has("keeps_freed_copy") else 0,
         counted_per_row=counted_bytes(sizes, release, second=second) + loaded_bytes_per_row(model, engine),
         largest_capture=release.count("largest_capture_blackwell"),
         shared=shared_units(model, images=images),

@@ -200,10 +200,13 @@ def clip_tokens(model: Model, engine: Engine, context_tokens: int | None = None)
 
 
 def _merged(rows: list[WeightGroup], width: int) -> int:
-    """Patches to a token: the merger takes them side by side, or a convolution does."""
+    """Patches to a token: a convolution merges them, or else the merger takes them side by side.
+
+    Behind a convolution the merger works on tokens, and its inner side says nothing of patches (0.33.0 ``models/glm5_next.py``).
+    """
     sides = [row.shape[1] for row in rows if "merger" in row.name and len(row.shape) == 2]
-    whole = [side // width for side in sides if side > width and side % width == 0]
-    return max(*whole, _convolved(rows), 0)
+    whole = (side // width for side in sides if side > width and side % width == 0)
+    return _convolved(rows) or max(whole, default=0)
 
 
 def _convolved(rows: list[WeightGroup]) -> int:
