@@ -38,6 +38,8 @@
           ? await cardsOf(found, base)
           : way.saving
           ? await savedByPrefix(way.saving, base)
+          : way.memory
+          ? await mainMemory(way.memory, base)
           : "";
         const said = [number, way.said].filter(Boolean).join(" ");
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
@@ -262,6 +264,26 @@
     } GiB of KV cache in place of ${gib(requests * once)} GiB, which saves ${
       gib((requests - 1) * once)
     } GiB.`;
+  }
+
+  /* What a page of questions computes for a model, one slot of llama.cpp and Q4_K_M: its words for an accelerator. */
+  async function slotWords(model, gpu, base) {
+    for (const name of ["lessons", "question"]) await kvreport.script(`kv-${name}.js`);
+    const used = { words: new Set(["slot_context"]), engines: new Set(), kvs: new Set() };
+    return kvreport.questions.vocabulary(await kvreport.questions.factsFor(base, model, used), gpu);
+  }
+
+  /* The main memory that a model takes on a computer without a GPU, as a sentence; "" where it is not computed. */
+  async function mainMemory({ model, context, ram }, base) {
+    const site = await kvreport.facts(base), own = await kvreport.modelFor(base, site, model);
+    const length = Math.min(context || 8192, own.limit);
+    const needed = (await slotWords(model, "", base).catch(() => null))?.slot_memory({ tokens: length });
+    const fits = needed < ram * 2 ** 30 ? "less" : "more";
+    return needed
+      ? `${own.name} in Q4_K_M takes ${gib(needed, 1)} GiB of main memory with one slot of ${
+        kvreport.tokens(length)
+      } tokens${ram ? `, ${fits} than the ${ram} GiB of the computer` : ""}.`
+      : "";
   }
 
   const NEEDED =

@@ -224,6 +224,13 @@
   const AGENTS = /\b\d+ (coding )?agents?\b/i;
   const SMALLEST =
     /\b(smallest|least|minimum|min|weakest|cheapest|single|one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
+  /* A computer without a GPU: what says so, and names of processors. No machine is meant by them. */
+  const NO_GPU =
+    /\b(?:no|without(?: an?| any)?|lacks?(?: an?)?) (?:dedicated |discrete )?(?:gpus?|graphics cards?)\b(?! memory)|\bcpu[- ]only\b|\bonly (?:an? |my |the )?cpu\b/gi;
+  const PROCESSOR =
+    /\b(?:(?:dual|two|2x?)\s+)?(?:(?:amd|intel)\s+)?(?:ryzen\s*[3579]|core\s+(?:ultra\s+|i)[3579]|i[3579](?=\s|-\d|$)|threadripper|epyc|xeon)(?:[\s-]+(?:pro|gold|silver|platinum))?(?:[\s-]+\d{4,5}[a-z0-9]*)?/gi;
+  const RAM =
+    /\b(\d+)\s*gi?b\b(?:\s+(?:of\s+)?(?:(?:system|main|host|ddr\d)\s+)*(?:ram|memory|ddr\d)\b)?|\bram\b/gi;
   const IN_SERVER = 8; // GPUs of a usual server
   /* Several accelerators that are one machine: "one 4090 and one 3090 in one PC". */
   const TOGETHER =
@@ -379,6 +386,8 @@
     if (isLog(asked)) return logged();
     const started = fromCommand(asked, site, names);
     if (started) return started;
+    const computer = withoutGpu(asked, site, names);
+    if (computer) return computer;
     const [workload, unsized] = workloadIn(asked, site);
     const [crowd, uncrowded] = crowdIn(unsized, workload);
     const stated = STATED.exec(uncrowded);
@@ -637,6 +646,26 @@
     engines: [],
     log: true,
   });
+
+  /* What a text about a computer without a GPU is taken for, with its memory in GB; null where it names a GPU after all. */
+  function withoutGpu(text, site, names) {
+    const bare = text.replace(NO_GPU, " ").replace(PROCESSOR, " ");
+    if (bare === text) return null;
+    const found = understand(bare.replace(RAM, " "), site, names), { state, home, missed } = found;
+    if (state.gpu || found.log || found.file || home.some((word) => !AT_HOME.test(word))) return null;
+    const ram = Number([...bare.matchAll(RAM)].find(([, size]) => size)?.[1]) || 0;
+    return {
+      ...found,
+      cpu: { ram },
+      understood: [
+        ...found.understood,
+        "a computer without a GPU",
+        ...ram ? [`${ram} GB of RAM`] : [],
+        ...home,
+      ],
+      missed: missed.filter((word) => !/^(large|big)$/.test(word)),
+    };
+  }
 
   /* Lengths of prompt and output in tokens and the first token's latency in ms, and the text without them. */
   function workloadIn(text, site) {
@@ -1453,11 +1482,25 @@
     }
     const own = names.gpus.find(({ id }) => id === state.gpu);
     const model = names.models.find(({ id }) => id === state.model);
+    const left = [...missed, ...asks];
     const at = (folder, values) => {
       const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
       return folder + (query ? `?${query}` : "");
     };
     const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
+    if (found.cpu) {
+      const about = { model: state.model, context: state.context };
+      return {
+        said: `A page has the main memory that llama.cpp and Ollama need without a GPU, for weights in Q4_K_M.${
+          engines.length ? " vLLM and SGLang are not computed for a CPU." : ""
+        }${left.length ? ` Not used: ${left.join(", ")}.` : ""}`,
+        links: [
+          ["which models run on CPU and RAM alone", at("questions/no-gpu/", about)],
+          ["experts on the CPU next to a GPU", at("questions/experts-on-cpu/", about)],
+        ],
+        memory: model && { ...about, ...found.cpu },
+      };
+    }
     if (claim) {
       const stated = { model: model && state.model.replace("--", "/"), quantity: "kv_per_token", ...claim };
       return {

@@ -38,7 +38,7 @@
 
   const EXTRA = new Set(
     ("layers growing_layers heads kv_heads component image_side image_tokens loaded " +
-      "slot_context slot_weights slot_experts").split(" "),
+      "slot_context slot_weights slot_memory slot_experts").split(" "),
   );
   const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
 
@@ -268,6 +268,11 @@
         return kvLessons.contextWithin(contexts, nextToWeights(), room() - weights);
       },
       slot_weights: () => home().weights,
+      slot_memory: ({ tokens: n }) => {
+        const { contexts, beside, host, weights } = home();
+        const place = Math.min(kvLessons.sizesWithin(contexts, n - 1), contexts.length - 1);
+        return weights + beside[place] + host[place];
+      },
       slot_experts: ({ tokens: n }) => {
         const { contexts, beside, weights, experts } = home();
         const place = Math.max(Math.min(kvLessons.sizesWithin(contexts, n), contexts.length) - 1, 0);

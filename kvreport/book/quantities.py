@@ -364,6 +364,10 @@ class Quantities:
         """Bytes of Q4_K_M weights that llama.cpp puts on the device."""
         return self._at_home(model).weights[_MIX]
 
+    def slot_memory(self, model: str, *, tokens: int) -> int:
+        """Bytes of main memory that one slot takes on a computer without a GPU, at most, with Q4_K_M weights."""
+        return self._at_home(model).in_main_memory(_MIX, tokens)
+
     def slot_experts(self, model: str, gpu: str, *, tokens: int) -> int:
         """The smallest ``--n-cpu-moe`` with which a context fits, with Q4_K_M weights."""
         device = self._device(gpu)

@@ -6,7 +6,7 @@ device but the memory, and the scratch of Apple's, so a model is laid out once a
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -94,6 +94,11 @@ class AtHome:
         if device.has_all:
             parts.append(self.on_host(mix))
         return tuple(map(sum, zip(*parts, strict=True)))
+
+    def in_main_memory(self, mix: str, context: int) -> int:
+        """Bytes of main memory without a GPU, at the first tabled context that is not shorter."""
+        place_of = min(bisect_left(self.contexts, context), len(self.contexts) - 1)
+        return self.weights[mix] + self.beside_weights[place_of] + self.on_host(mix)[place_of]
 
     def cpu_experts(self, mix: str, device: LocalDevice, context: int) -> int | None:
         """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.

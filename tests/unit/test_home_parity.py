@@ -62,7 +62,7 @@ def test_the_script_says_of_every_machine_what_the_vocabulary_says(
         (model, gpu, word, tokens)
         for model in models
         for gpu in gpus
-        for word, lengths in (("slot_context", (0,)), ("slot_weights", (0,)), ("slot_experts", TOKENS))
+        for word, lengths in (("slot_context", (0,)), ("slot_weights", (0,)), ("slot_memory", TOKENS), ("slot_experts", TOKENS))
         for tokens in lengths
     ]
     script = (
@@ -76,6 +76,7 @@ def test_the_script_says_of_every_machine_what_the_vocabulary_says(
     ask: dict[str, Any] = {
         "slot_context": lambda model, gpu, _: quantities.slot_context(model, gpu),
         "slot_weights": lambda model, _gpu, _tokens: quantities.slot_weights(model),
+        "slot_memory": lambda model, _gpu, tokens: quantities.slot_memory(model, tokens=tokens),
         "slot_experts": lambda model, gpu, tokens: quantities.slot_experts(model, gpu, tokens=tokens),
     }
     numbers = refusals = 0
@@ -136,3 +137,27 @@ def test_caches_and_buffers_are_those_of_an_estimate(catalog: Catalog, model: st
         place = laid.contexts.index(context)
         ours = laid.beside_weights[place] + (laid.metal[place] if machine.vendor == "Apple" else 0)
         assert ours == answer["kv_cache_bytes"] + answer["budget"]["activations"], context
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-32B", "openai/gpt-oss-120b", "google/gemma-3-27b-it"])
+def test_main_memory_without_a_gpu_is_that_of_an_estimate_with_no_layer_on_one(
+    catalog: Catalog, model: str
+) -> None:
+    laid = at_home(catalog.model(model))
+    assert laid is not None
+    for context in (8192, 32_768):
+        answer = estimate(
+            model,
+            gpu="rtx-4090",
+            engine="llama-cpp",
+            weights="q4_k_m",
+            context_tokens=context,
+            parallel=1,
+            n_gpu_layers=0,
+            no_kv_offload=True,
+            no_op_offload=True,
+            host_memory=1 << 40,
+        ).to_dict()
+        held = sum(answer["host_bytes"][part] for part in ("weights", "cache", "compute"))
+        more = laid.in_main_memory("q4_k_m", context) - held
+        assert 0 <= more < 0.1 * 2**30, (context, more)
