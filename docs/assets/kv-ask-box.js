@@ -38,6 +38,8 @@
           ? await cardsOf(found, base)
           : way.saving
           ? await savedByPrefix(way.saving, base)
+          : way.sides
+          ? await sidesOf(found, base)
           : way.memory
           ? await mainMemory(way.memory, base)
           : "";
@@ -264,6 +266,41 @@
     } GiB of KV cache in place of ${gib(requests * once)} GiB, which saves ${
       gib((requests - 1) * once)
     } GiB.`;
+  }
+
+  /* What each side of a comparison holds with as many GPUs as the question says, and which holds more, as a sentence. */
+  async function sidesOf({ each, state }, base) {
+    const site = await kvreport.siteFor(base, state.engine);
+    const model = await kvreport.modelFor(base, site, state.model);
+    if (!model) return "";
+    const capital = (text) => text[0].toUpperCase() + text.slice(1);
+    let form = null;
+    const told = each.map(([id, tp]) => {
+      const gpu = kvCapacity.gpuOf(site, id), asked = kvreport.settled(site, { ...state, gpu: id, tp });
+      const one = kvreport.result.facts(site, model, gpu, asked, kvState.pick(site, model, gpu, asked));
+      form ||= site.weight_formats.find(({ name }) => name === one.deployment?.weightFormat);
+      const held = one.answer?.users ? kvCapacity.poolTokens(one.deployment, one.context) : 0;
+      return {
+        held,
+        where: kvreport.onDevices(tp, gpu.short),
+        said: `${capital(kvreport.onDevices(tp, gpu.short))}: ${
+          held
+            ? `KV cache for ${count(held)} tokens, ${
+              kvreport.plural(one.answer.users, "request|requests")
+            } of ${one.names.context} at once, one context of at most ${count(one.deployment.longest)} tokens`
+            : `no request of ${one.names.context} fits`
+        }`,
+      };
+    });
+    const [most, next] = [...told].sort((a, b) => b.held - a.held);
+    const winner = most.held > next.held
+      ? `${capital(most.where)} ${most.where.startsWith("one") ? "holds" : "hold"} more context${
+        next.held ? `: ${kvreport.fixed(most.held / next.held, 1)} times as many tokens` : ""
+      }.`
+      : "";
+    return `${model.name} with ${site.engine.label}${form ? ` and weights in ${form.label}` : ""}. ${winner} ${
+      told.map(({ said }) => said).join(". ")
+    }.`;
   }
 
   /* What a page of questions computes for a model, one slot of llama.cpp and Q4_K_M: its words for an accelerator. */

@@ -24,7 +24,7 @@
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus and or which weight weights " +
+      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more and or which weight weights " +
       "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib")
       .split(
         " ",
@@ -412,7 +412,6 @@
       left = [],
       asks = price ? ["price"] : [];
     let timed = 0;
-    const numbers = []; // of devices, in the order of the text
     let devices = null, saves = false;
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean)) ||
       (TOGETHER.test(text) && !APART.test(text) &&
@@ -459,7 +458,6 @@
       if (times) {
         const number = Number(times[1]);
         timed += 1;
-        numbers.push(number);
         if (devices !== null && devices !== number) missed.push(words[n]);
         else devices = number;
         continue;
@@ -490,29 +488,29 @@
     missed.push(...unpublished.map(({ said }) => said));
     const statedTp = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
-    const gpus = [], counts = [];
-    const first = state.tp || devices || 1;
+    const gpus = [];
     const after = !apart && state.gpu
-      ? furtherGpus(names, named, timed > 1 ? "" : state.gpu, understood, gpus, counts)
+      ? furtherGpus(names, named, timed > 1 ? "" : state.gpu, understood, gpus)
       : named;
-    // "4 b200 vs 8 h200": as many as each has.
-    const each = timed === gpus.length + 1
-      ? numbers
-      : !timed && counts.length === gpus.length
-      ? [first, ...counts]
+    // "4 b200 vs 8 h200", "two 3090 or one RTX PRO 6000": each has a number of its own.
+    const sides = gpus.length ? countsOf(names, words) : [];
+    const unequal = new Set(sides.map(([, number]) => number || 1)).size > 1;
+    const each = unequal && sides.length === gpus.length + 1
+      ? sides.map(([id, number]) => [id, number || 1])
       : [];
-    const own = new Set(each).size > 1 ? [state.gpu, ...gpus].map((id, n) => [id, each[n]]) : [];
-    // "two 3090 or one RTX PRO 6000": Compare has one number for both.
-    if (counts.some((count) => count !== (state.tp || devices || 1))) {
-      const bare = (said) => said.replace(/^(and )?(?:one|\d+ ×) /, "$1");
-      understood.splice(0, understood.length, ...understood.map(bare));
-      missed.push(...counts.filter((count) => count > 1).map((count) => `${count}x`));
-      delete state.tp;
+    if (unequal && !each.length) {
+      missed.push(...sides.filter(([, number]) => number > 1).map(([, number]) => `${number}x`));
     }
-    // "4x b200 against 8x h100", "b200 vs 2x h100": one number for all of them is neither.
-    if (gpus.length && devices && (timed <= gpus.length || missed.some((word) => /^\d+x$/.test(word)))) {
-      understood.splice(0, understood.length, ...understood.map((said) => said.replace(`${devices} × `, "")));
-      missed.unshift(`${devices}x`);
+    if (unequal) {
+      const kinds = new Map(site.gpus.map(({ id, name }) => [id, name]));
+      const bare = (said) => said.replace(/^(?:and )?(?:one|\d+ ×) /, "");
+      understood.splice(
+        0,
+        understood.length,
+        ...understood.filter((said) => ![...kinds.values()].includes(bare(said).replace(/^and /, ""))),
+        ...each.map(([id, number]) => `${number > 1 ? `${number} ×` : "one"} ${kinds.get(id)}`),
+      );
+      missed.splice(0, missed.length, ...missed.filter((word) => !each.length || !/^\d+x$/.test(word)));
       delete state.tp;
       devices = home.devices = undefined;
     }
@@ -545,6 +543,7 @@
     );
     const also = sidesIn(names.models, more, state, understood, missed) ||
       modelsIn(names.models, missed, state, understood);
+    if (gpus.length && !state.model) ofSize(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
     storedFormat(names.models, state, understood, missed);
     bareShare(state, understood, missed);
@@ -610,7 +609,7 @@
       missed,
       home,
       gpus,
-      each: own,
+      each,
       unlisted: missed.includes(unlisted?.split(" ").pop()) ? unlisted : null,
       hits,
       others,
@@ -1066,7 +1065,7 @@
   }
 
   /* Accelerators after the first one: "h100 vs mi300x". */
-  function furtherGpus(names, words, first, understood, gpus, counts) {
+  function furtherGpus(names, words, first, understood, gpus) {
     let rest = words;
     for (;;) {
       const state = {}, said = [], home = [];
@@ -1075,8 +1074,19 @@
       rest = after;
       if ([first, ...gpus].includes(state.gpu) && !state.tp) continue; // named again
       gpus.push(state.gpu);
-      if (state.tp) counts.push(state.tp);
       understood.push(`and ${said.join("")}`);
+    }
+  }
+
+  /* The accelerators of a comparison with the number next to each name: [[id, number or undefined]]. */
+  function countsOf(names, words) {
+    const found = [];
+    let rest = words.map((word) => word.replace(/^(\d{1,3})x$/, "$1"));
+    for (;;) {
+      const state = {}, home = [];
+      rest = gpuIn(names, rest, state, [], null, home);
+      if (!state.gpu || home.length) return found;
+      if (state.tp || !found.some(([id]) => id === state.gpu)) found.push([state.gpu, state.tp]);
     }
   }
 
@@ -1293,6 +1303,18 @@
     understood.splice(0, understood[0] ? 1 : 0, found[0].name);
     understood.push(...found.slice(1).map(({ name }) => `and ${name}`));
     return found.slice(1).map(({ id }) => id);
+  }
+
+  /* "a 32B model": the one of this size that is commonly used, else the newest that is no copy of another. */
+  function ofSize(models, missed, state, understood) {
+    const place = missed.findIndex((word) => SIZE.test(word));
+    const copied = ({ name }) => name.toLowerCase().split(/[\s-]+/).some((word) => COPIES.test(word));
+    const able = models.filter((one) => one.words.includes(missed[place]) && !copied(one));
+    const found = able.find(({ common }) => common) || able[0];
+    if (!found) return;
+    state.model = found.id;
+    understood.unshift(`${found.name}, taken as a model of ${missed[place].toUpperCase()}`);
+    missed.splice(place, 1);
   }
 
   /* Further models that the words name which the first one left: "deepseek-v3.2 or glm-5.2". */
@@ -1652,6 +1674,23 @@
         ],
       };
     }
+    if (found.each?.length && model && !compared) {
+      const { tp: _, ...shared } = state;
+      const equal = new URLSearchParams([["model", model.id], ...found.each.map(([id]) => ["gpus", id])]);
+      for (const name of COMPARED) if (shared[name] !== undefined) equal.append(name, shared[name]);
+      return {
+        said: left.length ? `Not used: ${left.join(", ")}.` : "",
+        links: [
+          ...found.each.map(([id, number]) => [
+            `${number > 1 ? `${number} ×` : "one"} ${site.gpus.find((gpu) => gpu.id === id).short}`,
+            kvState.search({ ...state, gpu: id, tp: number }),
+          ]),
+          ["compare equal numbers of these GPUs", `compare/?${equal}`],
+          ...(state.requests ? [size] : []),
+        ],
+        sides: true,
+      };
+    }
     const sides = gpus.length || compared;
     // What a release changed, for all models, is a page of its own.
     if (
@@ -1697,8 +1736,9 @@
       return {
         said: [
           "The comparison page answers for several models, GPUs or engines.",
-          found.each.length && model &&
-          "It compares equal numbers of GPUs. The other links answer for the numbers in your question.",
+          found.each?.length && `It compares equal numbers of GPUs, not ${
+            found.each.map(([id, number]) => `${number} × ${site.gpus.find((gpu) => gpu.id === id).short}`).join(" and ")
+          }: name a model, or compare one engine.`,
           ...nearest,
           model && nearest.length && "The command compares the releases of your question.",
         ].filter(Boolean).join(" "),
@@ -1708,10 +1748,6 @@
             `compare/?${String(listed).replaceAll("%2C", ",")}`.replace(/\?$/, ""),
           ],
           ...(nearest.length ? [["what each release of an engine changed", "data/engine-releases/"]] : []),
-          ...(model ? found.each : []).map(([id, number]) => [
-            `${number > 1 ? `${number} ×` : "one"} ${site.gpus.find((gpu) => gpu.id === id).short}`,
-            kvState.search({ ...state, gpu: id, tp: number }),
-          ]),
           ...(state.requests ? [size] : []),
         ],
         // The command has the releases themselves.

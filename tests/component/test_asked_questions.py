@@ -148,6 +148,26 @@ def test_a_text_that_names_nothing_of_the_catalog_asks_the_search(text: str) -> 
     assert asked([text])[0]["way"]["search"]
 
 
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("Two RTX 3090 against one RTX 5090 for a 32B model in 4 bits", {"rtx-3090": 2, "rtx-5090": 1}),
+        ("2x 3090 vs 1x rtx pro 6000 qwen3 32b", {"rtx-3090": 2, "rtx-pro-6000-ws": 1}),
+        ("rtx pro 6000 or two 3090 qwen3 32b", {"rtx-3090": 2, "rtx-pro-6000-ws": 1}),
+        ("qwen3 32b: one 5090 compared to 3090 x2", {"rtx-3090": 2, "rtx-5090": 1}),
+        ("llama 3.3 70b b200 vs 2× h100", {"b200-sxm-180gb": 1, "h100-sxm-80gb": 2}),
+    ],
+)
+def test_each_side_of_a_comparison_keeps_its_number(text: str, sides: dict[str, int]) -> None:
+    """ "Two" was dropped, or went to the GPU that the words named second: the conclusion was reversed."""
+    (found,) = asked([text])
+    assert dict(found["each"]) == sides
+    assert not [word for word in found["missed"] if re.search(r"\d", word)]
+    said = {address for _, address in found["way"]["links"]}
+    for gpu, number in sides.items():
+        assert any(f"gpu={gpu}&tp={number}" in address for address in said), (gpu, said)
+
+
 NAMES = {
     "deepseek",
     "gemma",
