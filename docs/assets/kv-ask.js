@@ -24,7 +24,7 @@
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more and or which weight weights " +
+      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more replica replicas and or which weight weights " +
       "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib")
       .split(
         " ",
@@ -702,8 +702,8 @@
     if (load) {
       const users = Number(load[1].replaceAll(",", "")) *
         PER_MINUTE[(load[2] || "sec").replace(/^s$/i, "sec").toLowerCase()];
-      const lasting = DURATION.exec(text);
-      return crowdOf(text, [load, lasting], users, 1, lasting, `${count(users)} requests per minute`);
+      const lasting = DURATION.exec(text), { 0: whole } = load;
+      return crowdOf(text, [load, lasting], 1, users, lasting, whole.toLowerCase().trim());
     }
     if (!people || (!often && many)) return [null, text];
     const users = Number(people[1].replaceAll(",", "")), lasting = often && DURATION.exec(text);
@@ -1550,7 +1550,7 @@
           ["errors by weight format", "evidence/#where"],
           [
             "how accurate the estimate is",
-            at("questions/how-accurate/", { model: state.model, gpu: state.gpu }),
+            at("questions/how-accurate/", caseOf(state)),
           ],
         ],
       };
@@ -1584,6 +1584,7 @@
         users: found.crowd.users,
         rate: found.crowd.rate,
         latency: found.crowd.latency,
+        ...(found.crowd.users === 1 && { burst: "1", spares: "0" }), // what the question does not ask for
       }),
       ...(workload?.prompt && { prompt: workload.prompt, average: undefined }),
       output: workload?.output,
@@ -1609,7 +1610,7 @@
       return {
         said: `The sizer computes the requests at once and the GPUs for a load.${
           flying
-            ? ` Little’s law: ${count(users)} × ${rate} per minute × ${latency} s = ${
+            ? ` Little’s law: ${users > 1 ? `${count(users)} × ` : ""}${rate} per minute × ${latency} s = ${
               count(+flying.toFixed(1))
             } requests at once.`
             : ""
@@ -1663,12 +1664,7 @@
         links: [
           [
             "how many GPUs for coding agents",
-            at("questions/coding-agents/", {
-              model: state.model,
-              gpu: state.gpu,
-              context: state.context,
-              requests: state.requests,
-            }),
+            at("questions/coding-agents/", caseOf(state)),
           ],
           size,
         ],
@@ -1802,7 +1798,7 @@
     }
     const choice = asks.filter((word) => CHOICE.test(word));
     const speed = asks.filter((word) => SPEED.test(word));
-    const about = { model: state.model, gpu: state.gpu, context: state.context };
+    const about = caseOf(state);
     const pages = TOPICS.filter(([pattern]) => topics.some((word) => pattern.test(word))).map((
       [, what, page],
     ) => [what, at(page, about)]);
@@ -1839,8 +1835,7 @@
     if (own) links.push([`every model on ${own.name}`, at(`gpus/${own.id}/`, { context: state.context })]);
     if (speed.length) links.push(size);
     if (asks.some((word) => /^agent/.test(word))) {
-      const load = { ...about, requests: state.requests };
-      pages.unshift(["how many GPUs for coding agents", at("questions/coding-agents/", load)]);
+      pages.unshift(["how many GPUs for coding agents", at("questions/coding-agents/", about)]);
     }
     links.unshift(...pages);
     if (unlisted || missed.some((word) => /^\d+(\.\d+)?b$/.test(word))) {
@@ -1877,6 +1872,16 @@
         : null,
     };
   }
+
+  /* What of a question the pages of questions follow. */
+  const caseOf = ({ model, gpu, tp, weights, context, requests }) => ({
+    model,
+    gpu,
+    tp,
+    weights,
+    context,
+    requests,
+  });
 
   /* What of a question the page of comparisons follows, but for the engine. */
   const COMPARED = "context weights kv tp pp dp ep dcp".split(" ");

@@ -367,7 +367,7 @@
     const field = (name) => form.elements.namedItem(name);
     const pickers = {};
     const early = kvreport.changedEarly(form);
-    let site = null, state = { ...start }, turn = 0, chosen = false; // whether the reader chose the number of GPUs
+    let site = null, state = { ...start }, turn = 0, chosen = new Set(); // fields that the reader chose
 
     const ready = kvreport.facts(base).then((found) => {
       site = found;
@@ -379,16 +379,20 @@
         one.addEventListener("change", () => changed(one.name));
       }
       $("[data-kv-reset]", form).addEventListener("click", () => {
-        chosen = false;
+        chosen = new Set();
         go({ ...start });
       });
       form.addEventListener("submit", (event) => event.preventDefault());
     });
 
-    /* What a case begins with: another model or accelerator gets the fewest GPUs. */
+    /* What a case begins with: another model or accelerator gets the fewest GPUs, and weights as released. */
     const initial = ({ model, gpu }) =>
-      model === start.model && gpu === start.gpu ? start : { ...start, tp: "fewest" };
-    const sized = (next) => (chosen ? next : { ...next, tp: initial(next).tp });
+      model === start.model && gpu === start.gpu ? start : { ...start, tp: "fewest", weights: undefined };
+    const sized = (next) => {
+      const own = initial(next);
+      for (const name of ["tp", "weights"]) if (!chosen.has(name)) next[name] = own[name];
+      return next;
+    };
 
     const READ = {
       tp: (text) => (text === "fewest" ? text : Number(text)),
@@ -405,7 +409,7 @@
         told.textContent = `“${text}” is not understood; see the example under the field.`;
         return;
       }
-      if (name === "tp") chosen = true;
+      chosen.add(name);
       go({ ...state, [name]: read === null ? undefined : read });
     }
 
@@ -423,7 +427,7 @@
       const { tp: _, ...asked } = state;
       const found = kvState.pick(site, facts.model, gpu, { ...asked, requests: undefined });
       const size = found ? found.layout.tp : 1;
-      if (!chosen) {
+      if (!chosen.has("tp")) {
         const fits = found && kvCapacity.serves(found, Math.min(state.context, facts.model.limit));
         told.append(
           `For this model and GPU, the page set GPUs to ${
@@ -542,6 +546,11 @@
       if (state.context > facts.model.limit) {
         told.append(`${facts.model.name} supports at most ${tokens(facts.model.limit)} tokens. `);
       }
+      const taken = ["context", "requests"].filter((name) => field(name) && !chosen.has(name));
+      if (taken.length) {
+        const words = { context: `${said.CONTEXT} tokens per request`, requests: `${said.REQUESTS} requests` };
+        told.append(`As in the example: ${taken.map((name) => words[name]).join(", ")}. `);
+      }
       if (missing) told.append(`A dash means that there is no number: ${missing}.`);
       follow(facts, gpu, size);
     }
@@ -594,7 +603,10 @@
         if (target) {
           link.setAttribute("href", new URL(`../../${target[0]}`, base).pathname + target[1]);
           link.textContent = target[2] || text;
-        } else link.setAttribute("href", href + kvState.search(chosen ? state : { ...state, tp: undefined }));
+        } else {
+          const own = Object.entries(state).filter(([name]) => chosen.has(name) || /^(model|gpu)$/.test(name));
+          link.setAttribute("href", href + kvState.search(Object.fromEntries(own)));
+        }
       }
     }
 
@@ -619,15 +631,15 @@
       await ready;
       const touched = turn === 0 ? early().filter((name) => name in READ) : [];
       const { state: asked, ignored } = kvState.read(site, [...new Set([...FIELDS, ...LAYOUT])]);
-      // A page has expressions for tensors alone: of another layout it says nothing.
-      for (const name of LAYOUT) {
-        if (!FIELDS.includes(name) && asked[name] !== undefined && asked[name] !== 1) {
-          ignored.push(`${kvState.keyOf(name)}=${asked[name] === true ? 1 : asked[name]}`);
+      // A page has expressions for tensors alone, and fields for what it computes with: of others it says nothing.
+      chosen = new Set(Object.keys(asked).filter((name) => /^(model|gpu)$/.test(name) || field(name)));
+      for (const [name, value] of Object.entries(asked)) {
+        if (!chosen.has(name) && value !== 1) {
+          ignored.push(`${kvState.keyOf(name)}=${value === true ? 1 : value}`);
         }
       }
       state = { ...start };
-      for (const name of FIELDS) if (asked[name] !== undefined) state[name] = asked[name];
-      chosen = asked.tp !== undefined;
+      for (const name of chosen) state[name] = asked[name];
       state = sized(state);
       if (touched.length) touched.forEach(changed);
       else await show(ignored);

@@ -185,7 +185,13 @@
       }
     }
 
-    async function show(ignored = []) {
+    /* Seconds that a request takes on a deployment at peak. */
+    const secondsOf = ({ ttft, tpot }, { output, efficiency }) =>
+      kvKernel.requestSeconds(ttft, tpot, output, efficiency);
+
+    /* ignored: what of the address was not read. settling: how often a latency that nobody stated may still be set to
+       that of the answer. */
+    async function show(ignored = [], settling = 0) {
       const mine = ++turn;
       kvreport.busy();
       const slug = values.get("model");
@@ -271,6 +277,15 @@
         }
         return;
       }
+      const listed = gpus?.length === 1
+        ? everyWay(ranking.deployments)
+        : kvSizing.bestOfEach(ranking.deployments);
+      const seconds = String(Math.ceil(secondsOf(listed[0], made.work)));
+      if (settling && values.get("latency") !== seconds) {
+        values.set("latency", seconds);
+        show(ignored, settling - 1);
+        return;
+      }
       lay({
         site,
         peaks,
@@ -279,7 +294,7 @@
         given,
         work: made.work,
         assumed: made.assumed,
-        listed: gpus?.length === 1 ? everyWay(ranking.deployments) : kvSizing.bestOfEach(ranking.deployments),
+        listed,
         all: ranking.deployments,
         priced: Boolean(given.prices),
         alike: Boolean(gpus),
@@ -326,6 +341,14 @@
       const concurrent = +work.concurrent.toFixed(1);
       const requests = `${count(concurrent)} concurrent ${concurrent === 1 ? "request" : "requests"}`;
       const peak = work.peak > concurrent ? `${count(work.peak)} at peak` : "";
+      if (asked.users === 1) {
+        const each = asked.perMinute >= 60
+          ? [asked.perMinute / 60, "second"]
+          : [asked.perMinute, "minute"];
+        return `For ${plural(+each[0].toFixed(2), "request|requests")} per ${each[1]} to ${name}, each taking ${asked.latency} s (${
+          [requests, peak].filter(Boolean).join(", ")
+        })`;
+      }
       if (asked.users) {
         return `For ${count(asked.users)} people using ${name} (${
           [requests, peak].filter(Boolean).join(", ")
@@ -529,8 +552,20 @@
 
     /* A note where a request takes longer than the latency that people and their requests in flight are counted from. */
     function late({ given, work }, best) {
-      const { users, latency } = given.asked;
-      const seconds = kvKernel.requestSeconds(best.ttft, best.tpot, work.output, work.efficiency);
+      const { users, latency, perMinute } = given.asked;
+      const seconds = secondsOf(best, work);
+      const busy = users * perMinute / 60 / best.replicas[1] * best.ttft / work.efficiency;
+      if (busy > 0.5) {
+        return make(
+          "p",
+          { class: "kv-note", "data-kv-late": "" },
+          `Prompts alone take ${
+            Math.round(100 * busy)
+          }% of the time of each replica. Requests then last longer than this answer counts, so more replicas are needed. `,
+          make("a", { href: new URL("traffic/", kvreport.root).href }, "Traffic"),
+          " replays a load with its waiting times.",
+        );
+      }
       if (!users || !(seconds > latency)) return "";
       return make(
         "p",
@@ -993,11 +1028,15 @@
         values.set(name, asked === "none" ? "" : asked ?? start[name]);
       }
       if (state.users && !state.concurrent) complete("users"); // a link says the people, and not all that goes with them
+      // Requests of nobody in particular last as long as the answer's own take.
+      const settling = state.users?.[0] === "1" && !state.latency && !secondsWanted() ? 5 : 0;
       const hidden = Object.keys(state).some((name) => fields[name] && advanced.contains(fields[name]));
       if (hidden) advanced.open = true;
       if (early.length) write(true);
       mark();
-      return show(ignored);
+      await show(ignored, settling);
+      // On a phone the form fills the screen: what a link asks is answered first.
+      if (location.search && !scrollY && innerWidth < 768) $(".kv-big", box)?.scrollIntoView({ block: "center" });
     }
 
     const typed = debounce((name) => {

@@ -10,6 +10,8 @@ from serving import until
 from visits import page
 
 from kvreport import estimate
+from kvreport.catalog.load import open_catalog
+from kvreport.estimation.at_home import at_home
 
 __all__ = ["page"]  # a fixture
 
@@ -64,6 +66,37 @@ def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gp
 def test_the_printed_front_page_says_the_tokens_of_its_example(tiny_site):
     printed = " tokens if every request has 8K tokens. Within the 80% error band of the pool"
     assert printed in tiny_site.html("")
+
+
+def test_each_side_of_a_comparison_holds_what_the_command_says(page, address):
+    """ "Two RTX 3090 against one RTX 5090" led to a comparison of one with one."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "two RTX 4090 against one H100 for Llama 3.1 8B at 32K: which holds more context?")
+    page.wait_for_selector("text=as many tokens")
+    said = page.inner_text("[data-kv-slot=headline]")
+    two, one = (
+        estimate(LLAMA, gpu=gpu, context_tokens=32768, tensor_parallel=tp)
+        for gpu, tp in (("rtx-4090", 2), ("h100-sxm-80gb", 1))
+    )
+    for where, answer in (("2 × RTX 4090", two), ("One H100", one)):
+        assert (
+            f"{where}: KV cache for {answer.kv_pool_tokens:,} tokens, {answer.max_concurrent_requests} requests of 32K at once, one context of at most {answer.max_context_tokens:,} tokens"
+            in said
+        )
+    assert one.kv_pool_tokens > two.kv_pool_tokens
+    assert f"One H100 holds more context: {one.kv_pool_tokens / two.kv_pool_tokens:.1f} times" in said
+
+
+def test_a_computer_without_a_gpu_is_answered_for_its_main_memory(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "llama 3.1 8b 32k on a Ryzen 9 with 64 GB of RAM and no GPU")
+    page.wait_for_selector("text=of main memory with one slot of 32K tokens")
+    laid = at_home(open_catalog().model(LLAMA))
+    taken = laid.in_main_memory("q4_k_m", 32768) / 2**30
+    said = page.inner_text("[data-kv-slot=headline]")
+    assert f"takes {taken:.1f} GiB of main memory with one slot of 32K tokens, less than the 64 GiB" in said
 
 
 def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):

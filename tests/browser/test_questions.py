@@ -275,3 +275,43 @@ def test_a_question_has_fields_for_what_it_follows_alone(browser, address):
     assert page.locator("#kv-tp").count() == 1
     assert visit.faults == []
     visit.context.close()
+
+
+def test_a_setting_of_the_example_is_no_reader_s_in_silence(browser, address):
+    """The FP8 weights of an example were another model's, and the four GPUs of a question were dropped."""
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/?model=openai--gpt-oss-20b")
+    shown(page)
+    assert "As in the example: 8K tokens per request, 40 requests." in page.inner_text("[data-kv-told]")
+    page.fill("#kv-context", "16K")
+    page.press("#kv-context", "Tab")
+    shown(page)
+    assert "As in the example: 40 requests." in page.inner_text("[data-kv-told]")
+    way = page.locator(".kv-way--after").get_attribute("href")
+    assert "context=16384" in way
+    assert "requests" not in way
+    page.locator(".kv-way--after").click()
+    page.wait_for_function("location.pathname.endsWith('/second/')")
+    page.mouse.move(9, 9)
+    shown(page)
+    assert "context=16384" in page.inner_text("[data-kv-told]")  # this page has no field for it
+    visit.context.close()
+
+    def with_fp8(route):
+        body = route.fetch().text()
+        assert '<template class="kv-start">{' in body
+        route.fulfill(
+            body=body.replace('<template class="kv-start">{', '<template class="kv-start">{"weights":"fp8",'),
+            content_type="text/html",
+        )
+
+    visit = Visit(browser, address)
+    visit.context.route("**/questions/first/**", with_fp8)
+    page = visit.go("questions/first/?context=16K")
+    shown(page)
+    assert page.locator("#kv-weights").input_value() == "fp8"
+    page = visit.go("questions/first/?model=meta-llama--Llama-3.1-70B-Instruct&context=16K&tp=4")
+    shown(page)
+    assert page.locator("#kv-weights").input_value() == "released"
+    assert page.locator("#kv-tp").input_value() == "4"
+    visit.context.close()

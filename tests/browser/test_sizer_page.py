@@ -525,6 +525,36 @@ def test_a_latency_that_the_chosen_deployment_exceeds_is_said(page: Any, address
     assert not page.locator("[data-kv-late]").count()
 
 
+def test_requests_per_second_are_no_people_and_last_as_long_as_the_answer_s(browser: Any, address: str) -> None:
+    """Two requests per second were 120 people with answers of 15 s, half as many again at peak and a spare."""
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(
+        f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&prompt=4000&users=1&rate=120&burst=1&spares=0&output=500"
+    )
+    page.wait_for_selector("[data-kv-state=sized]")
+    until(page, "scrollY > 0")
+    headline = page.locator("[data-kv-sized] .kv-big")
+    said = re.search(
+        r"For 2 requests per second to Llama 3.1 8B, each taking (\d+) s \((\d+) concurrent requests\), use 1 × H100: 1 replica",
+        headline.inner_text(),
+    )
+    assert said, headline.inner_text()
+    best = page.evaluate("document.querySelector('[data-kv-sized]').kvAnswer.best")
+    seconds = (best["ttft_lower_bound_s"] + 500 * best["tpot_lower_bound_s"]) / 0.6
+    assert int(said[1]) == -(-seconds // 1)
+    assert int(said[2]) == 2 * int(said[1])
+    assert page.input_value("#kv-s-latency") == said[1]
+    assert 0 < headline.bounding_box()["y"] < 700
+    assert not page.locator("[data-kv-late]").count()
+    page.goto(
+        f"{address}sizer/?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&prompt=4000&users=1&rate=1200&burst=1&spares=0&output=500"
+    )
+    page.wait_for_selector("[data-kv-late]")
+    assert "Prompts alone take" in page.inner_text("[data-kv-late]")
+    context.close()
+
+
 def test_what_an_empty_field_means_is_no_default_of_the_form() -> None:
     """Hints said "Default: 1" next to a field that was printed with 1.5."""
     for field in FIELDS:
