@@ -40,6 +40,8 @@
           ? await savedByPrefix(way.saving, base)
           : way.sides
           ? await sidesOf(found, base)
+          : way.slot
+          ? await slotOf(way.slot, base)
           : way.memory
           ? await mainMemory(way.memory, base)
           : "";
@@ -274,6 +276,7 @@
     const model = await kvreport.modelFor(base, site, state.model);
     if (!model) return "";
     const capital = (text) => text[0].toUpperCase() + text.slice(1);
+    /** @type {any} */
     let form = null;
     const told = each.map(([id, tp]) => {
       const gpu = kvCapacity.gpuOf(site, id), asked = kvreport.settled(site, { ...state, gpu: id, tp });
@@ -298,9 +301,9 @@
         next.held ? `: ${kvreport.fixed(most.held / next.held, 1)} times as many tokens` : ""
       }.`
       : "";
-    return `${model.name} with ${site.engine.label}${form ? ` and weights in ${form.label}` : ""}. ${winner} ${
-      told.map(({ said }) => said).join(". ")
-    }.`;
+    return `${model.name} with ${site.engine.label}${
+      form ? ` and weights in ${form.label}` : ""
+    }. ${winner} ${told.map(({ said }) => said).join(". ")}.`;
   }
 
   /* What a page of questions computes for a model, one slot of llama.cpp and Q4_K_M: its words for an accelerator. */
@@ -308,6 +311,38 @@
     for (const name of ["lessons", "question"]) await kvreport.script(`kv-${name}.js`);
     const used = { words: new Set(["slot_context"]), engines: new Set(), kvs: new Set() };
     return kvreport.questions.vocabulary(await kvreport.questions.factsFor(base, model, used), gpu);
+  }
+
+  /* What one slot of llama.cpp leaves free on a machine at home, and its longest context, as a sentence; "" where it is not
+     computed. */
+  async function slotOf({ model, gpu, context, quantized }, base) {
+    const site = await kvreport.facts(base), own = await kvreport.modelFor(base, site, model);
+    const device = kvCapacity.gpuOf(site, gpu);
+    const words = device && await slotWords(model, gpu, base).catch(() => null);
+    const of = (word, cache) => {
+      try {
+        return words[word]({ tokens: context, cache });
+      } catch {
+        return 0;
+      }
+    };
+    const caches = quantized ? ["q8_0", "f16"] : ["f16", "q8_0"];
+    const longest = caches.map((cache) => [cache, words ? of("slot_context", cache) : 0]).filter(([, n]) =>
+      n
+    );
+    if (!words) return "";
+    const what = `${own.name} in Q4_K_M on one ${device.short}, one slot of llama.cpp`;
+    if (!longest.length) return `${what}: it does not fit with all layers on the GPU.`;
+    const [cache] = caches, free = context && of("slot_free", cache);
+    const held = context &&
+      (free
+        ? ` A context of ${kvreport.tokens(context)} fits and leaves ${gib(free, 1)} of ${
+          gib(device.usable, 1)
+        } GiB free.`
+        : ` A context of ${kvreport.tokens(context)} does not fit.`);
+    return `${what}.${held || ""} Longest context: ${
+      longest.map(([name, n]) => `${count(n)} tokens with a cache in ${name}`).join(", ")
+    }.`;
   }
 
   /* The main memory that a model takes on a computer without a GPU, as a sentence; "" where it is not computed. */

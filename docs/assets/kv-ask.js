@@ -293,7 +293,7 @@
 
   /* Formats of the cache without an answer here; weights in them are another question. */
   const OTHER_CACHE =
-    /^((int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*) (kv|cache|kv-cache)|(kv|cache|kv-cache) (int[48]|[48]-?bit|nvfp4|turboquant\S*))$/;
+    /^((int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*) (kv|cache|kv-cache)|(kv|cache|kv-cache) (int[48]|[48]-?bit|nvfp4|turboquant\S*|q\d\S*))$/;
 
   /* Programs and files of one computer: another page has their numbers. */
   const AT_HOME =
@@ -328,6 +328,7 @@
       /,(?!\d{3})/g,
       " ",
     )
+      .replace(/-*\b(?:ollama_kv_)?cache[-_]type(?:[-_][kv])?[= ]+(?=q\d)/g, "cache ")
       .replace(/\blm studio\b/g, "lm-studio").replace(/\bllama cpp\b/g, "llama.cpp")
       .replace(/([a-z0-9.]):(?=\d+(?:\.\d+)?b)/g, "$1 ") // qwen3:32b
       .replace(/(\S)[-.:]((?:ud-)?i?q[1-8](?:_[a-z0-9]+)*)(?:\.gguf)?(?=\s|$)/g, "$1 $2")
@@ -412,7 +413,7 @@
       left = [],
       asks = price ? ["price"] : [];
     let timed = 0;
-    let devices = null, saves = false;
+    let devices = null, saves = false, small = false; // small: llama.cpp's cache in Q8_0
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean)) ||
       (TOGETHER.test(text) && !APART.test(text) &&
         machineIn(
@@ -429,7 +430,8 @@
     for (let n = 0; n < words.length; n += 1) {
       const pair = `${words[n]} ${words[n + 1] || ""}`.trim();
       if (OTHER_CACHE.test(pair)) {
-        missed.push(pair);
+        if (pair.includes("q8_0")) small = true;
+        else missed.push(pair);
         n += 1;
         continue;
       }
@@ -472,6 +474,7 @@
     }
     /** @type {any[] & {devices?: number}} */
     const home = left.filter((word) => AT_HOME.test(word));
+    if (small) home.push("cache q8_0");
     const engines = [], unpublished = [], releases = [];
     const rest = spelled(
       names,
@@ -1513,9 +1516,10 @@
     if (found.cpu) {
       const about = { model: state.model, context: state.context };
       return {
-        said: `A page has the main memory that llama.cpp and Ollama need without a GPU, for weights in Q4_K_M.${
-          engines.length ? " vLLM and SGLang are not computed for a CPU." : ""
-        }${left.length ? ` Not used: ${left.join(", ")}.` : ""}`,
+        said:
+          `A page has the main memory that llama.cpp and Ollama need without a GPU, for weights in Q4_K_M.${
+            engines.length ? " vLLM and SGLang are not computed for a CPU." : ""
+          }${left.length ? ` Not used: ${left.join(", ")}.` : ""}`,
         links: [
           ["which models run on CPU and RAM alone", at("questions/no-gpu/", about)],
           ["experts on the CPU next to a GPU", at("questions/experts-on-cpu/", about)],
@@ -1569,7 +1573,9 @@
         saving: asks,
       };
     }
-    if (home.length || (computer && machine && !engines.length)) return atHome({ ...found, text }, names, at);
+    if (home.length || (computer && machine && !engines.length)) {
+      return atHome({ ...found, text }, names, at, site);
+    }
     const nearest = unpublished.map(({ label, near }) =>
       `Compare has no ${label}; the nearest: ${near.map((one) => one.label).join(", or ")}.`
     );
@@ -1732,8 +1738,10 @@
       return {
         said: [
           "The comparison page answers for several models, GPUs or engines.",
-          found.each?.length && `It compares equal numbers of GPUs, not ${
-            found.each.map(([id, number]) => `${number} × ${site.gpus.find((gpu) => gpu.id === id).short}`).join(" and ")
+          found.each?.length &&
+          `It compares equal numbers of GPUs, not ${
+            found.each.map(([id, number]) => `${number} × ${site.gpus.find((gpu) => gpu.id === id).short}`)
+              .join(" and ")
           }: name a model, or compare one engine.`,
           ...nearest,
           model && nearest.length && "The command compares the releases of your question.",
@@ -1967,7 +1975,7 @@
   }
 
   /* A question about one computer: its page, the model's part about machines, and the command that answers it. */
-  function atHome(found, names, at) {
+  function atHome(found, names, at, site) {
     const { state, home, machine, missed, asks, text } = found;
     const model = names.models.find(({ id }) => id === state.model);
     const own = names.machines.find(({ id }) => id === machine);
@@ -1993,7 +2001,13 @@
     }
     const search = missed.length > (own ? 3 : 1) || (missed.length > 0 && !model && !own);
     if (search) links.push(...searched(text, at));
-    const left = [...missed, ...found.topics || [], ...(state.kv ? [`${state.kv} cache`] : []), ...asks];
+    const longest = model && /\bcontext\b/i.test(text); // "largest context" chooses no model
+    const left = [
+      ...missed,
+      ...found.topics || [],
+      ...(state.kv ? [`${state.kv} cache`] : []),
+      ...asks.filter((word) => !longest || !/^(largest|biggest)$/.test(word)),
+    ];
     // Mixes of one maker have bits of their own for each tensor: only a file says them.
     const unread = home.some((word) => /^ud-|_xl$/.test(word));
     const unused = (left.length ? ` Not used: ${left.join(", ")}.` : "") +
@@ -2001,7 +2015,28 @@
     const about = home.length
       ? `${quoted(home)} ${home.length > 1 ? "are" : "is"} about one computer`
       : `The ${own.name} is a single computer`;
+    // "a 24 GB card": the one with it that most clouds rent out.
+    const bytes = home.reduce((size, word) => size || parseInt(SIZED.exec(word)?.[0], 10) * 2 ** 30, 0);
+    const sized = !own && !home.some((word) => MAC.test(word)) &&
+      site.gpus.filter(({ id, vendor, usable }) =>
+        usable <= bytes && usable >= bytes * 0.9 && vendor !== "Apple" &&
+        names.machines.some((one) => one.id === id)
+      ).sort((a, b) => b.providers - a.providers || b.usable - a.usable)[0];
+    if (model && sized) {
+      links.push([
+        "which context fits this model",
+        at("questions/gguf-context/", { ...caseOf(state), gpu: sized.id, tp: undefined }),
+      ]);
+    }
+    const mix = home.map((word) => MIX.exec(word)?.[1]).find(Boolean) || "q4_k_m";
+    const device = own?.id || state.gpu || sized?.id;
     return {
+      slot: model && device && !(state.tp > 1) && !unread && (USUAL_MIX[mix] || mix) === "q4_k_m" && {
+        model: model.id,
+        gpu: device,
+        context: state.context,
+        quantized: home.includes("cache q8_0"),
+      },
       said:
         `${about}: llama.cpp, Ollama and MLX need different numbers than the server engines on this page.${unused}`,
       links,
@@ -2032,6 +2067,7 @@
     for (const [name, value] of Object.entries(values)) {
       if (value) said.push(flags[name], ...(value === true ? [] : [String(value)]));
     }
+    if (home.includes("cache q8_0")) said.push("--cache-type-k", "q8_0", "--cache-type-v", "q8_0");
     if (state.requests) said.push(...(local ? ["--parallel"] : ["--require"]), String(state.requests));
     return said.map(kvState.quote).join(" ");
   }

@@ -38,7 +38,7 @@
 
   const EXTRA = new Set(
     ("layers growing_layers heads kv_heads component image_side image_tokens loaded " +
-      "slot_context slot_weights slot_memory slot_experts").split(" "),
+      "slot_context slot_free slot_weights slot_memory slot_experts").split(" "),
   );
   const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
 
@@ -191,7 +191,12 @@
       if (!Number.isFinite(seconds)) throw new NoAnswer("no rate of this accelerator is published");
       return seconds;
     };
-    const home = () => needed(extra.home, "llama.cpp has no layout of this model here");
+    const home = (cache) => {
+      const own = needed(extra.home, "llama.cpp has no layout of this model here");
+      return cache === "q8_0"
+        ? { ...own, ...needed(own.quantized, "llama.cpp has no such cache of it") }
+        : own;
+    };
     const room = () => {
       const gpu = site.gpus.find((one) => one.id === gpuId);
       return gpu.usable - needed(facts.machines.backends[gpuId], "not known for this machine");
@@ -199,11 +204,14 @@
 
     /* True where the processor has no memory that the device cannot use. */
     const oneMemory = () => facts.machines.one_memory.includes(gpuId);
-    const nextToWeights = () => {
-      const { beside, host, metal } = home();
+    const nextToWeights = (cache) => {
+      const { beside, host, metal } = home(cache);
       const scratch = facts.machines.metal.includes(gpuId) ? metal : beside.map(() => 0);
       return beside.map((size, n) => size + scratch[n] + (oneMemory() ? host[n] : 0));
     };
+
+    /* The first tabled context that is not shorter. */
+    const placeOf = (contexts, n) => Math.min(kvLessons.sizesWithin(contexts, n - 1), contexts.length - 1);
 
     return {
       fits: (options) => answer(options)[1].held,
@@ -263,14 +271,20 @@
         known(kvKernel.decodeSeconds(step(options), options.batch || 1, options.tokens || 1024)),
       prefill_time: (options) =>
         known(kvKernel.prefillSeconds(step(options), options.tokens, options.cached || 0)),
-      slot_context: () => {
+      slot_context: ({ cache }) => {
         const { contexts, weights } = home();
-        return kvLessons.contextWithin(contexts, nextToWeights(), room() - weights);
+        return kvLessons.contextWithin(contexts, nextToWeights(cache), room() - weights);
+      },
+      slot_free: ({ tokens: n, cache }) => {
+        const { contexts, weights } = home();
+        const left = room() - weights - nextToWeights(cache)[placeOf(contexts, n)];
+        if (left < 0) throw new NoAnswer("does not fit on the device");
+        return left;
       },
       slot_weights: () => home().weights,
       slot_memory: ({ tokens: n }) => {
         const { contexts, beside, host, weights } = home();
-        const place = Math.min(kvLessons.sizesWithin(contexts, n - 1), contexts.length - 1);
+        const place = placeOf(contexts, n);
         return weights + beside[place] + host[place];
       },
       slot_experts: ({ tokens: n }) => {
@@ -548,7 +562,10 @@
       }
       const taken = ["context", "requests"].filter((name) => field(name) && !chosen.has(name));
       if (taken.length) {
-        const words = { context: `${said.CONTEXT} tokens per request`, requests: `${said.REQUESTS} requests` };
+        const words = {
+          context: `${said.CONTEXT} tokens per request`,
+          requests: `${said.REQUESTS} requests`,
+        };
         told.append(`As in the example: ${taken.map((name) => words[name]).join(", ")}. `);
       }
       if (missing) told.append(`A dash means that there is no number: ${missing}.`);
@@ -604,7 +621,9 @@
           link.setAttribute("href", new URL(`../../${target[0]}`, base).pathname + target[1]);
           link.textContent = target[2] || text;
         } else {
-          const own = Object.entries(state).filter(([name]) => chosen.has(name) || /^(model|gpu)$/.test(name));
+          const own = Object.entries(state).filter(([name]) =>
+            chosen.has(name) || /^(model|gpu)$/.test(name)
+          );
           link.setAttribute("href", href + kvState.search(Object.fromEntries(own)));
         }
       }

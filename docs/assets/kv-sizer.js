@@ -342,12 +342,10 @@
       const requests = `${count(concurrent)} concurrent ${concurrent === 1 ? "request" : "requests"}`;
       const peak = work.peak > concurrent ? `${count(work.peak)} at peak` : "";
       if (asked.users === 1) {
-        const each = asked.perMinute >= 60
-          ? [asked.perMinute / 60, "second"]
-          : [asked.perMinute, "minute"];
-        return `For ${plural(+each[0].toFixed(2), "request|requests")} per ${each[1]} to ${name}, each taking ${asked.latency} s (${
-          [requests, peak].filter(Boolean).join(", ")
-        })`;
+        const each = asked.perMinute >= 60 ? [asked.perMinute / 60, "second"] : [asked.perMinute, "minute"];
+        return `For ${plural(+each[0].toFixed(2), "request|requests")} per ${
+          each[1]
+        } to ${name}, each taking ${asked.latency} s (${[requests, peak].filter(Boolean).join(", ")})`;
       }
       if (asked.users) {
         return `For ${count(asked.users)} people using ${name} (${
@@ -1036,7 +1034,9 @@
       mark();
       await show(ignored, settling);
       // On a phone the form fills the screen: what a link asks is answered first.
-      if (location.search && !scrollY && innerWidth < 768) $(".kv-big", box)?.scrollIntoView({ block: "center" });
+      if (location.search && !scrollY && innerWidth < 768) {
+        $(".kv-big", box)?.scrollIntoView({ block: "center" });
+      }
     }
 
     const typed = debounce((name) => {

@@ -355,10 +355,19 @@ class Quantities:
 
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 
-    def slot_context(self, model: str, gpu: str) -> int:
-        """The longest context of one llama.cpp slot with Q4_K_M weights: whole 1K, or the model's limit."""
-        laid = self._at_home(model)
-        return laid.longest(_MIX, self._device(gpu))
+    def slot_context(self, model: str, gpu: str, *, cache: str = "f16") -> int:
+        """The longest context of one llama.cpp slot with Q4_K_M weights: whole 1K, or the model's limit.
+
+        ``cache``: ``f16`` or ``q8_0``.
+        """
+        return self._at_home(model, cache).longest(_MIX, self._device(gpu))
+
+    def slot_free(self, model: str, gpu: str, *, tokens: int, cache: str = "f16") -> int:
+        """Bytes of a device that one slot with Q4_K_M weights leaves, at least."""
+        left = self._at_home(model, cache).free(_MIX, self._device(gpu), tokens)
+        if left < 0:
+            raise InputError(f"slot_free: {model!r} does not fit {gpu!r} with {tokens} tokens")
+        return left
 
     def slot_weights(self, model: str) -> int:
         """Bytes of Q4_K_M weights that llama.cpp puts on the device."""
@@ -378,8 +387,10 @@ class Quantities:
             raise InputError(f"slot_experts: {model!r} does not fit {gpu!r} with all experts on the CPU")
         return found
 
-    def _at_home(self, model: str) -> AtHome:
+    def _at_home(self, model: str, cache: str = "f16") -> AtHome:
         found = at_home(self._model(model))
+        if found is not None and cache == "q8_0":
+            found = found.quantized
         if found is None:
             raise InputError(f"llama.cpp does not convert {model!r}")
         return found

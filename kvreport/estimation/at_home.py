@@ -41,6 +41,8 @@ CONTEXTS: Final = tuple(1 << power for power in range(12, 21))
 
 _DEVICE: Final = LocalDevice("device", 1 << 60, offloads=False)
 _APPLE: Final = replace(_DEVICE, align=32, scratch="metal")
+_COPIES: Final = replace(_DEVICE, scratch="cuda")
+"""A device that reserves 16-bit copies of the quantized caches that flash attention reads, as those of NVIDIA and AMD do."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ class AtHome:
     repeated: dict[str, int]  # Bytes of the host's embedding that the device holds, too, for each mix.
     # Bytes of the routed experts of each layer for each mix; empty for a dense model.
     experts: dict[str, tuple[int, ...]]
+    quantized: AtHome | None = (
+        None  # The same with a cache in Q8_0; None where llama.cpp has no such cache of it.
+    )
 
     def file_bytes(self, mix: str) -> int:
         """Bytes of the tensors in the file: a tied embedding is there once, and twice where it is loaded."""
@@ -97,8 +102,20 @@ class AtHome:
 
     def in_main_memory(self, mix: str, context: int) -> int:
         """Bytes of main memory without a GPU, at the first tabled context that is not shorter."""
-        place_of = min(bisect_left(self.contexts, context), len(self.contexts) - 1)
+        place_of = self._place(context)
         return self.weights[mix] + self.beside_weights[place_of] + self.on_host(mix)[place_of]
+
+    def free(self, mix: str, device: LocalDevice, context: int) -> int:
+        """Bytes of a device that are left, at the first tabled context that is not shorter; below 0 if it does not fit."""
+        return (
+            device.usable
+            - device.context
+            - self.weights[mix]
+            - self._beside(mix, device)[self._place(context)]
+        )
+
+    def _place(self, context: int) -> int:
+        return min(bisect_left(self.contexts, context), len(self.contexts) - 1)
 
     def cpu_experts(self, mix: str, device: LocalDevice, context: int) -> int | None:
         """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.
@@ -137,13 +154,17 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
         typed = {mix: with_mix(local, mix) for mix in mixes}
     except InputError:
         return None
+    try:
+        small = _beside(local, contexts, "q8_0")
+    except InputError:
+        small = None
     options = LocalOptions(context=contexts[0], parallel=1)
     placement = place(local.network, options, (_DEVICE,))
     weights = {
         mix: weight_bytes(one.tensors, placement, options, tied=one.network.tied)
         for mix, one in typed.items()
     }
-    return AtHome(
+    laid = AtHome(
         contexts=contexts,
         beside_weights=beside,
         metal=metal,
@@ -155,6 +176,10 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
         },
         experts={mix: _experts(one) for mix, one in typed.items()},
     )
+    if small is None:
+        return laid
+    beside, host_beside, metal = small
+    return replace(laid, quantized=replace(laid, beside_weights=beside, host_beside=host_beside, metal=metal))
 
 
 def _contexts(local: LocalModel, longest: int) -> tuple[int, ...]:
@@ -164,22 +189,27 @@ def _contexts(local: LocalModel, longest: int) -> tuple[int, ...]:
     return (*(tokens for tokens in usual if CONTEXTS[0] <= tokens < longest), longest)
 
 
-def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def _beside(local: LocalModel, contexts: Sequence[int], cache: str = "f16") -> tuple[tuple[int, ...], ...]:
     """Caches and buffer at each context, the host's buffers, and what Metal's buffer has more.
 
-    Buffers are linear in cells between the ends, but for Metal's: its scratch stands where another buffer is free.
+    Buffers are linear in cells between the ends, but for Metal's, whose scratch stands where another buffer is free, and those
+    with copies of a quantized cache.
     """
-    ends = (contexts[0], contexts[-1])
-    (first, host_first), (last, host_last) = (slot_buffers(local, _DEVICE, context) for context in ends)
+    ends, device = (contexts[0], contexts[-1]), _DEVICE if cache == "f16" else _COPIES
+    (first, host_first), (last, host_last) = (
+        slot_buffers(local, device, context, cache) for context in ends
+    )
     span = max(contexts[-1] - contexts[0], 1)
     found, on_host, metal = [], [], []
     for context in contexts:
-        options = LocalOptions(context=context, parallel=1)
+        options = LocalOptions(context=context, parallel=1, type_k=cache, type_v=cache)
         cells = count_cells(local.network, options, context)
         held = sum(cache_bytes(local.network, options, cells)) + sum(state_bytes(local.network, options))
         buffer = first + (last - first) * (context - contexts[0]) // span
+        if device is _COPIES:
+            buffer = slot_buffers(local, device, context, cache)[0]
         found.append(held + buffer)
-        metal.append(slot_buffers(local, _APPLE, context)[0] - buffer)
+        metal.append(slot_buffers(local, _APPLE, context, cache)[0] - buffer)
         output = output_bytes(local.network, options)
         on_host.append(output + host_first + (host_last - host_first) * (context - contexts[0]) // span)
     return tuple(found), tuple(on_host), tuple(metal)

@@ -62,7 +62,8 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
     ``text`` is what a server of a vision model takes that is told to serve text only; ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
     formats and the tensor-parallel sizes; ``lora`` is bytes of one adapter slot of rank one at each size;
     ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
-    each of them, bytes on the host, weights, and the experts of each layer.
+    each of them, bytes on the host, weights, the experts of each layer, and ``quantized``: the bytes with a cache in
+    Q8_0.
     """
     q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
@@ -86,6 +87,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
 def _home(laid: AtHome | None) -> dict[str, Any] | None:
     if laid is None:
         return None
+    small = laid.quantized
     return {
         "contexts": list(laid.contexts),
         "beside": list(laid.beside_weights),
@@ -93,6 +95,12 @@ def _home(laid: AtHome | None) -> dict[str, Any] | None:
         "metal": list(laid.metal),
         "weights": laid.weights[MIX],
         "experts": list(laid.experts[MIX]),
+        "quantized": small
+        and {
+            "beside": list(small.beside_weights),
+            "host": list(small.on_host(MIX)),
+            "metal": list(small.metal),
+        },
     }
 
 

@@ -99,6 +99,24 @@ def test_a_computer_without_a_gpu_is_answered_for_its_main_memory(page, address)
     assert f"takes {taken:.1f} GiB of main memory with one slot of 32K tokens, less than the 64 GiB" in said
 
 
+def test_a_slot_at_home_is_answered_with_its_free_memory_and_both_caches(page, address):
+    """ "How much memory is left" and "KV cache q8_0" led to pages without these numbers."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "does llama 3.1 8b q4_k_m with 16k fit on an rtx 4090 in llama.cpp, and how much memory is left")
+    page.wait_for_selector("text=Longest context:")
+    said = page.inner_text("[data-kv-slot=headline]")
+    asked = {"gpu": "rtx-4090", "engine": "llama-cpp", "weights": "q4_k_m", "parallel": 1}
+    answer = estimate(LLAMA, context_tokens=16384, **asked).to_dict()["budget"]
+    left, whole = answer["kv_pool_bytes"] - 16384 * 131072, answer["total_bytes"]
+    assert f"A context of 16K fits and leaves {left / 2**30:.1f} of {whole / 2**30:.1f} GiB free." in said
+    ask(page, "largest context for llama 3.1 8b on an rtx 4090 with ollama, kv cache q8_0")
+    page.wait_for_selector("text=with a cache in q8_0, ")
+    found = re.search(r"Longest context: ([\d,]+) tokens with a cache in q8_0", page.inner_text("body"))
+    exact = estimate(LLAMA, context_tokens=4096, cache_type_k="q8_0", cache_type_v="q8_0", **asked)
+    assert 0 <= exact.max_context_tokens - int(found[1].replace(",", "")) < 2048
+
+
 def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):
     page.goto(f"{address}?gpu=b200-sxm-180gb")
     page.wait_for_selector("[data-kv-shown='?gpu=b200-sxm-180gb']")

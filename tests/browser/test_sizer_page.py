@@ -525,7 +525,9 @@ def test_a_latency_that_the_chosen_deployment_exceeds_is_said(page: Any, address
     assert not page.locator("[data-kv-late]").count()
 
 
-def test_requests_per_second_are_no_people_and_last_as_long_as_the_answer_s(browser: Any, address: str) -> None:
+def test_requests_per_second_are_no_people_and_last_as_long_as_the_answer_s(
+    browser: Any, address: str
+) -> None:
     """Two requests per second were 120 people with answers of 15 s, half as many again at peak and a spare."""
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page = context.new_page()

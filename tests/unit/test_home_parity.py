@@ -32,7 +32,8 @@ RUN: Final = """
 const { site, machines, models, rows } = JSON.parse(await new Response(Deno.stdin.readable).text());
 console.log(JSON.stringify(rows.map(([slug, gpu, word, tokens]) => {
   const words = kvreport.questions.vocabulary({ site, machines, ...models[slug], engines: new Map() }, gpu);
-  try { return words[word]({ tokens }); } catch (error) { return { none: error.message }; }
+  const [name, cache] = word.split(" ");
+  try { return words[name]({ tokens, cache }); } catch (error) { return { none: error.message }; }
 })));
 """
 
@@ -62,7 +63,15 @@ def test_the_script_says_of_every_machine_what_the_vocabulary_says(
         (model, gpu, word, tokens)
         for model in models
         for gpu in gpus
-        for word, lengths in (("slot_context", (0,)), ("slot_weights", (0,)), ("slot_memory", TOKENS), ("slot_experts", TOKENS))
+        for word, lengths in (
+            ("slot_context", (0,)),
+            ("slot_context q8_0", (0,)),
+            ("slot_free", TOKENS),
+            ("slot_free q8_0", TOKENS),
+            ("slot_weights", (0,)),
+            ("slot_memory", TOKENS),
+            ("slot_experts", TOKENS),
+        )
         for tokens in lengths
     ]
     script = (
@@ -75,6 +84,11 @@ def test_the_script_says_of_every_machine_what_the_vocabulary_says(
     quantities = Quantities(catalog)
     ask: dict[str, Any] = {
         "slot_context": lambda model, gpu, _: quantities.slot_context(model, gpu),
+        "slot_context q8_0": lambda model, gpu, _: quantities.slot_context(model, gpu, cache="q8_0"),
+        "slot_free": lambda model, gpu, tokens: quantities.slot_free(model, gpu, tokens=tokens),
+        "slot_free q8_0": lambda model, gpu, tokens: quantities.slot_free(
+            model, gpu, tokens=tokens, cache="q8_0"
+        ),
         "slot_weights": lambda model, _gpu, _tokens: quantities.slot_weights(model),
         "slot_memory": lambda model, _gpu, tokens: quantities.slot_memory(model, tokens=tokens),
         "slot_experts": lambda model, gpu, tokens: quantities.slot_experts(model, gpu, tokens=tokens),
@@ -120,9 +134,14 @@ def test_the_context_that_a_slot_has_is_served_by_an_estimate_and_the_next_is_no
 
 @pytest.mark.parametrize("model", ["tiiuae/Falcon3-3B-Instruct", "openai/gpt-oss-20b", "Qwen/Qwen3.6-27B"])
 @pytest.mark.parametrize("gpu", ["m4-max-128", "rtx-5090", "mi300x"])
-def test_caches_and_buffers_are_those_of_an_estimate(catalog: Catalog, model: str, gpu: str) -> None:
+@pytest.mark.parametrize("cache", ["f16", "q8_0"])
+def test_caches_and_buffers_are_those_of_an_estimate(
+    catalog: Catalog, model: str, gpu: str, cache: str
+) -> None:
     """Metal's scratch was left out: half a gigabyte at 128K, and a model "fit" that an estimate does not serve."""
     laid, machine = at_home(catalog.model(model)), catalog.accelerator(gpu)
+    assert laid is not None
+    laid = laid if cache == "f16" else laid.quantized
     assert laid is not None
     for context in (8192, 32_768):
         answer = estimate(
@@ -133,6 +152,8 @@ def test_caches_and_buffers_are_those_of_an_estimate(catalog: Catalog, model: st
             context_tokens=context,
             parallel=1,
             n_gpu_layers=999,
+            cache_type_k=cache,
+            cache_type_v=cache,
         ).to_dict()
         place = laid.contexts.index(context)
         ours = laid.beside_weights[place] + (laid.metal[place] if machine.vendor == "Apple" else 0)

@@ -304,9 +304,9 @@ def compute_bytes(
     return [*plain[:-1], grown[-1]], [*copied[:-1], 0]
 
 
-def slot_buffers(local: LocalModel, device: LocalDevice, context: int) -> tuple[int, int]:
+def slot_buffers(local: LocalModel, device: LocalDevice, context: int, cache: str = "f16") -> tuple[int, int]:
     """Bytes of the compute buffers of a device that has every layer, and of the host, for one slot."""
-    options = LocalOptions(context=context, parallel=1)
+    options = LocalOptions(context=context, parallel=1, type_k=cache, type_v=cache)
     cells = count_cells(local.network, options, context)
     on_device, on_host = compute_bytes(
         local, options, (device,), place(local.network, options, (device,)), cells
