@@ -196,9 +196,7 @@ def _beside(local: LocalModel, contexts: Sequence[int], cache: str = "f16") -> t
     with copies of a quantized cache.
     """
     ends, device = (contexts[0], contexts[-1]), _DEVICE if cache == "f16" else _COPIES
-    (first, host_first), (last, host_last) = (
-        slot_buffers(local, device, context, cache) for context in ends
-    )
+    (first, host_first), (last, host_last) = (slot_buffers(local, device, context, cache) for context in ends)
     span = max(contexts[-1] - contexts[0], 1)
     found, on_host, metal = [], [], []
     for context in contexts:

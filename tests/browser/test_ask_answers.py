@@ -103,7 +103,9 @@ def test_a_slot_at_home_is_answered_with_its_free_memory_and_both_caches(page, a
     """ "How much memory is left" and "KV cache q8_0" led to pages without these numbers."""
     page.goto(address)
     page.wait_for_selector("[data-kv-shown]")
-    ask(page, "does llama 3.1 8b q4_k_m with 16k fit on an rtx 4090 in llama.cpp, and how much memory is left")
+    ask(
+        page, "does llama 3.1 8b q4_k_m with 16k fit on an rtx 4090 in llama.cpp, and how much memory is left"
+    )
     page.wait_for_selector("text=Longest context:")
     said = page.inner_text("[data-kv-slot=headline]")
     asked = {"gpu": "rtx-4090", "engine": "llama-cpp", "weights": "q4_k_m", "parallel": 1}
