@@ -31,7 +31,7 @@ def computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: st
     if dtype is not None:
         return dtype
     unstable = model.architecture in ruling.unstable
-    lacking = [rule for rule in ruling.types if lacks_type(rule, accelerator)]
+    lacking = [rule for rule in ruling.rules.types if lacks_type(rule, accelerator)]
     own = stored_type(model, form)
     if own == FLOAT32 and form != WIDE:
         own = "float16" if lacking else "bfloat16"
@@ -55,5 +55,5 @@ def lacks_type(rule: TypeRule, accelerator: Accelerator) -> bool:
 
 def widens(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> bool:
     """Whether a release widens a 16-bit checkpoint to float32; arguments as for :func:`computed_in`."""
-    plain = form in PLAIN_FORMATS and bool(ruling.types)
+    plain = form in PLAIN_FORMATS and bool(ruling.rules.types)
     return plain and computed_in(ruling, accelerator, model, form, dtype) == FLOAT32

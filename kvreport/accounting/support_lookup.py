@@ -86,7 +86,7 @@ def on_accelerator(support: Support | None, engine: Engine, accelerator: Acceler
     """
     if support is None:
         return RUNS
-    return _device(support.ruling(engine.family, engine.version).devices, engine, accelerator)
+    return _device(support.ruling(engine.family, engine.version).rules.devices, engine, accelerator)
 
 
 def _on_device(
@@ -94,7 +94,7 @@ def _on_device(
 ) -> Judgement:
     """The part of a judgement that no layout changes."""
     engine = launch.engine
-    runs = _device(ruling.devices, engine, accelerator)
+    runs = _device(ruling.rules.devices, engine, accelerator)
     if runs.verdict is not None:
         return runs
     lacking = lacks_class(ruling, engine, model)
@@ -107,7 +107,7 @@ def _on_device(
     if refused is not None:
         return refused
     cached = None if launch.kv_format is None else launch.kv_format.name
-    kept = _format(ruling.kv, engine, accelerator, model, cached, "a cache in ")
+    kept = _format(ruling.rules.kv, engine, accelerator, model, cached, "a cache in ")
     stored = _format(rules_of(ruling, model), engine, accelerator, model, form)
     return stored if stored.verdict is not None or kept.verdict is None else kept
 
@@ -253,7 +253,7 @@ def _type(
     ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, form: str, dtype: str | None
 ) -> Judgement | None:
     computed = computed_in(ruling, accelerator, model, form, dtype)
-    for rule in ruling.types:
+    for rule in ruling.rules.types:
         if rule.dtype == computed and lacks_type(rule, accelerator):
             starts = FLOAT32 if model.architecture in ruling.unstable else "float16"
             return _out(
@@ -265,7 +265,7 @@ def _type(
             f"{engine.label} does not compute {model.architecture} in float16, for its numerical instability "
             "(--dtype bfloat16 starts, or float32 where the device lacks it)"
         )
-    if computed == FLOAT32 and ruling.types and form not in (WIDE, *PLAIN_FORMATS):
+    if computed == FLOAT32 and ruling.rules.types and form not in (WIDE, *PLAIN_FORMATS):
         return _unread(
             f"{engine.label} would compute {model.architecture or model.id} in float32 on {accelerator.name}, and "
             f"{form} weights need a 16-bit type"
@@ -282,7 +282,7 @@ def _attention(ruling: Ruling, engine: Engine, accelerator: Accelerator, model: 
     if accelerator.vendor != CUDA or accelerator.compute_capability is None:
         return None
     own, kinds = numbers(accelerator.compute_capability), cache_kinds(model)
-    for rule in ruling.attention:
+    for rule in ruling.rules.attention:
         if kinds.issuperset(rule.caches) and own[0] not in rule.generations:
             allowed = ", ".join(f"{one}.x" for one in rule.generations)
             return _out(
@@ -314,7 +314,7 @@ def _spread(ruling: Ruling, launch: Launch, model: Model, weight_format: WeightF
         "lora": lora_rank > 0,
         "speculative_pipeline": layout.pipeline > 1 and drafts,
     }
-    for rule in ruling.lacks:
+    for rule in ruling.rules.lacks:
         if wanted[rule.lacks] and rule.names(model.architecture):
             what = "models" if rule.architectures is None else model.architecture
             return _out(f"{engine.label} does not run {what} {_LACKING[rule.lacks]}")
@@ -324,11 +324,11 @@ def _spread(ruling: Ruling, launch: Launch, model: Model, weight_format: WeightF
         return _out(
             f"{engine.label} runs {model.architecture} through its Transformers backend, which has no prediction layers"
         )
-    for ranks in ruling.lora_ranks:
+    for ranks in ruling.rules.lora_ranks:
         if lora_rank and lora_rank not in ranks.ranks:
             allowed = ", ".join(map(str, ranks.ranks))
             return _out(f"{engine.label} takes --max-lora-rank {allowed}; found {lora_rank}")
-    cut = cut_block(ruling.alignment, model, weight_format, launch.formats, layout)
+    cut = cut_block(ruling.rules.alignment, model, weight_format, launch.formats, layout)
     return RUNS if cut is None else _unread(f"{engine.label}: {cut}")
 
 
@@ -357,7 +357,7 @@ def _joined(ruling: Ruling, launch: Launch, accelerator: Accelerator, model: Mod
         return RUNS
     own, kinds = accelerator.compute_capability, cache_kinds(model)
     heads = -(-model.attention_heads // layout.tensor)
-    for rule in ruling.contexts:
+    for rule in ruling.rules.contexts:
         if accelerator.vendor not in rule.vendors or not kinds.issuperset(rule.caches):
             continue
         if rule.generations and (own is None or numbers(own)[0] not in rule.generations):
@@ -416,7 +416,7 @@ def codes(
     engine = launch.engine
     ruling = support.ruling(engine.family, engine.version)
     # What a judgement asks of a model; a catalog has few different answers.
-    listed = {name for rule in ruling.weights for name in rule.architectures or ()}
+    listed = {name for rule in ruling.rules.weights for name in rule.architectures or ()}
     asked = (
         engine.family,
         engine.version,
@@ -448,16 +448,16 @@ def device_signature(support: Support, engine: Engine, accelerator: Accelerator)
     Whether the device itself, and each rule of attention and of formats, lets it run.
     """
     ruling = support.ruling(engine.family, engine.version)
-    runs = _device(ruling.devices, engine, accelerator).verdict is None
+    runs = _device(ruling.rules.devices, engine, accelerator).verdict is None
     own = accelerator.compute_capability
-    formats = (*ruling.kv, *ruling.weights)
+    formats = (*ruling.rules.kv, *ruling.rules.weights)
     if accelerator.vendor != CUDA or own is None:
         return (runs, *(_refusal(rule, accelerator) is None for rule in formats))
     capability = numbers(own)
     return (
         runs,
-        *(capability[0] in rule.generations for rule in ruling.attention),
-        *(within(rule, capability) for rule in ruling.types),
+        *(capability[0] in rule.generations for rule in ruling.rules.attention),
+        *(within(rule, capability) for rule in ruling.rules.types),
         *(_refusal(rule, accelerator) is None for rule in formats),
     )
 
@@ -465,7 +465,9 @@ def device_signature(support: Support, engine: Engine, accelerator: Accelerator)
 def rules_of(ruling: Ruling, model: Model) -> tuple[FormatRule, ...]:
     """The rules of weight formats that are about a model, by whether it has routed experts."""
     return tuple(
-        rule for rule in ruling.weights if not (rule.dense if model.experts is not None else rule.experts)
+        rule
+        for rule in ruling.rules.weights
+        if not (rule.dense if model.experts is not None else rule.experts)
     )
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from kvreport.catalog.base import (
-    SCHEMA_VERSION,
     Contradiction,
     Evidence,
     LongText,
@@ -18,6 +17,7 @@ from kvreport.catalog.base import (
     Slug,
     Source,
     Text,
+    VersionedRecord,
     YearMonth,
 )
 from kvreport.errors import InputError, shorten
@@ -118,10 +118,9 @@ SLICE_SHORT_BYTES: Final = 204_010_947
 and 39.50 GiB of 79.25)."""
 
 
-class Accelerator(Record):
+class Accelerator(VersionedRecord):
     """An accelerator as an engine sees it: one *device*, even where two share a package."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     id: Slug  # Slug, the name on the command line and in the dataset.
     name: Text
     vendor: Text

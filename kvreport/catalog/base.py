@@ -49,6 +49,12 @@ class Record(BaseModel):
         return ()
 
 
+class VersionedRecord(Record):
+    """What a file of a catalog says, with the version of the file's format."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+
 class Source(Record):
     """Where facts come from, and which fields they cover."""
 

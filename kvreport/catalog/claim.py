@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, Evidence, LongText, Record, Slug, Text
+from kvreport.catalog.base import Evidence, LongText, Record, Slug, Text, VersionedRecord
 from kvreport.catalog.shelf import read_each
 from kvreport.errors import CatalogError, Fault
 
@@ -83,10 +83,9 @@ class Publication(Record):
     note: LongText | None = None  # What a fair reader should know about the whole.
 
 
-class ClaimsFile(Record):
+class ClaimsFile(VersionedRecord):
     """The content of one file of ``data/claims/``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     source: Publication
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
 

@@ -21,22 +21,22 @@ class Constant(Record):
     interval: tuple[float, float]  # 80% interval, from sources drawn with replacement.
 
 
-class Covered(Record):
+class CoveredRecord(Record):
     """Logs, and the share of their pools inside a band that was calibrated without their source."""
 
     logs: Positive
     coverage: Share
 
 
-class LogErrors(Covered):
+class LogErrorsRecord(CoveredRecord):
     """Errors on logs, from model, device and flags alone."""
 
     median_error: Error  # Of the absolute relative error end to end.
     # Logs that were recorded before any rule knew of them, whether they state all flags or not; None without such.
-    first_sight: Covered | None = None
+    first_sight: CoveredRecord | None = None
 
 
-class Kind(Covered):
+class Kind(CoveredRecord):
     """Found logs of one kind of start at first sight, whether they state all flags or not, and its error band."""
 
     sources: Positive
@@ -45,7 +45,7 @@ class Kind(Covered):
     width: Annotated[float, Field(ge=0)] | None
 
 
-class Summary(LogErrors):
+class Summary(LogErrorsRecord):
     """Errors on all logs of sources left out."""
 
     sources: Positive  # Sources that they come from, each left out in turn.
@@ -54,7 +54,7 @@ class Summary(LogErrors):
     # The coverage of the errors that the band is made of: as first predicted where that was recorded, else as
     # here.
     band_coverage: Share
-    classes: dict[Slug, LogErrors]  # By class of devices.
+    classes: dict[Slug, LogErrorsRecord]  # By class of devices.
     # By kind of start, whose errors at first sight the band is made of.
     kinds: dict[Slug, Kind] = Field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class LeftOutLog(Record):
     rules: Slug | None = None  # The engine record whose rules were applied.
 
 
-class Band(LogErrors):
+class Band(LogErrorsRecord):
     """The error band of one kind of start, and what it covers of sources left out."""
 
     sources: Positive  # Sources of the first sights that it is calibrated on.

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
+from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text, VersionedRecord
 from kvreport.catalog.release import Release, dated_lists, release_of, value_at
 from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError
@@ -50,10 +50,9 @@ class DeviceClass(Record):
     max_seqs_wide: Sequences | None = None  # The same with four tensor ranks or more, where that differs.
 
 
-class Engine(Record):
+class Engine(VersionedRecord):
     """An engine version."""
 
-    schema_version: Literal[1] = 1
     name: Slug  # Slug, the name on the command line.
     label: Text
     # Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``, ``llama_cpp``,

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
+from kvreport.catalog.base import Record, Source, Text, VersionedRecord
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.shelf import read_if_there
 
@@ -77,10 +77,9 @@ class ClassChange(Record):
     pooled_endings: tuple[ClassName, ...] | None = None  # :attr:`Classes.pooled_endings`; None for as before.
 
 
-class EngineClasses(Record):
+class EngineClasses(VersionedRecord):
     """The content of one ``classes.yaml``, which ``scripts/read_engine_classes.py`` writes."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     family: Listed
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]  # Where the lists stand in the package.
     # What may run a class outside the lists and is not judged, in words; None if nothing may.

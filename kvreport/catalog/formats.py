@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import Evidence, LongText, Record, Slug, Source, Text, Tokens
+from kvreport.catalog.base import Evidence, LongText, Record, Slug, Source, Text, Tokens, VersionedRecord
 from kvreport.catalog.model import Component
 
 FormatName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[a-z0-9._-]*[a-z0-9])?$", max_length=40)]
@@ -28,7 +28,18 @@ class WiderTensors(Record):
     tied_only: bool = False  # True if it holds only for models whose embedding is also their output head.
 
 
-class WeightFormat(Record):
+class FormatRecord(Record):
+    """What formats of weights and of caches have in common."""
+
+    name: FormatName  # Slug, the name on the command line and in the dataset.
+    label: Text
+    bits: Annotated[float, Field(gt=0, le=64)]  # Bits of one element.
+    aliases: tuple[Text, ...] = ()
+    evidence: Evidence = "documented"  # How far its figures can be trusted.
+    note: LongText | None = None
+
+
+class WeightFormat(FormatRecord):
     """How quantised weights are stored.
 
     A matrix of this format costs ``bits`` per element, plus a scale of ``scale_bytes`` for every
@@ -37,9 +48,6 @@ class WeightFormat(Record):
     vectors (biases) and anything too narrow to be a linear layer (convolution kernels).
     """
 
-    name: FormatName  # Slug, the name on the command line and in the dataset.
-    label: Text
-    bits: Annotated[float, Field(gt=0, le=64)]  # Bits of one element.
     block: tuple[Side, Side] | None = None  # Block that shares one scale, or None if there is no scale.
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0  # Bytes of one block's scale (and zero point).
     # Bytes once per tensor (a global scale, a table of values, a codebook).
@@ -54,17 +62,11 @@ class WeightFormat(Record):
     # The type that engines multiply these weights in, where the device has it (``Rates`` names them);
     # weight-only formats are widened to 16 bits first.
     multiplies: Literal["bf16", "fp8", "int8", "fp4"] = "bf16"
-    aliases: tuple[Text, ...] = ()
-    evidence: Evidence = "documented"  # How far its figures can be trusted.
-    note: LongText | None = None
 
 
-class KvFormat(Record):
+class KvFormat(FormatRecord):
     """How cached vectors are stored."""
 
-    name: FormatName  # Slug, the name on the command line and in the dataset.
-    label: Text
-    bits: Annotated[float, Field(gt=0, le=64)]  # Bits of one element.
     scale_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     # Elements that share one scale; 0 means one scale per head and token.
     scale_every: Annotated[int, Field(ge=0, le=1 << 20)] = 0
@@ -85,9 +87,6 @@ class KvFormat(Record):
     # Cache kinds that can be kept in it; others stay in the model's type or are refused.
     stores: Annotated[tuple[CacheKind, ...], Field(min_length=1)]
     native: tuple[Text, ...] = ()  # Compute capabilities or vendors that can use it; empty means any.
-    aliases: tuple[Text, ...] = ()
-    evidence: Evidence = "documented"  # How far its figures can be trusted.
-    note: LongText | None = None
 
     def stored_by(self, compute_capability: str | None, vendor: str) -> bool:
         """True if a device of this capability or maker can keep a cache in the format."""
@@ -101,10 +100,9 @@ class RecordFormat(KvFormat):
     record_bytes: int  # Bytes of one latent that is kept for all tokens.
 
 
-class Formats(Record):
+class Formats(VersionedRecord):
     """The content of ``formats.yaml``."""
 
-    schema_version: Literal[1] = 1
     weights: Annotated[tuple[WeightFormat, ...], Field(min_length=1)]
     kv: Annotated[tuple[KvFormat, ...], Field(min_length=1)]
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
@@ -124,10 +122,9 @@ class GridLayout(Record):
     nodes: Degree = 1
 
 
-class Grid(Record):
+class Grid(VersionedRecord):
     """The content of ``grid.yaml``: which combinations the published matrix has."""
 
-    schema_version: Literal[1] = 1
     # Context lengths in tokens, ascending.
     contexts: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=4096)]
     tensor_parallel: Annotated[tuple[Degree, ...], Field(min_length=1, max_length=64)]

@@ -23,7 +23,7 @@ MIB: Final = 1 << 20
 _UNCHECKED: Final = "Manufacturer's figures from general knowledge, not checked against a data sheet"
 
 
-class Hardware(Record):
+class HardwareRecord(Record):
     """What chips, cards and machines have."""
 
     id: Slug
@@ -33,7 +33,7 @@ class Hardware(Record):
     bandwidth_gb_s: Positive
 
 
-class AppleChip(Hardware):
+class AppleChip(HardwareRecord):
     """One chip with its memory sizes, in GB as sold."""
 
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)]
@@ -64,7 +64,7 @@ class AppleChips(Record):
         return self.computers.get(own, ())
 
 
-class Card(Hardware):
+class Card(HardwareRecord):
     """One card, or one machine that shares its memory."""
 
     vendor: Text

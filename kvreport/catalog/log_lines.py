@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Text
+from kvreport.catalog.base import Contradiction, LongText, Record, Text, VersionedRecord
 from kvreport.catalog.safe_patterns import fault_of
 from kvreport.catalog.server_flags import LoggedFlag
 from kvreport.catalog.shelf import read_yaml, validate
@@ -170,10 +170,9 @@ def unfollowed_line(engine: Engine, flag: str, known: LoggedFlag, changes: str) 
     )
 
 
-class LogLines(Record):
+class LogLines(VersionedRecord):
     """One engine's lines, the content of ``log_lines/<engine>.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     engine: Engine | None = None  # Whose they are; None for lines that several print.
     facts: dict[Name, Fact] = Field(default_factory=dict)  # What lines can state, by name.
     # What can be changed where a start ends, in the words of each engine, and of ``any``.

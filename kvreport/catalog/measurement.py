@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
+from kvreport.catalog.base import LongText, Record, Slug, Text, VersionedRecord
 from kvreport.catalog.shelf import read_json, validate
 from kvreport.errors import CatalogError, Fault, shorten
 
@@ -80,10 +80,9 @@ class MeasuredQuantity(Record):
         return self.measured <= self.computed
 
 
-class Measurement(Record):
+class Measurement(VersionedRecord):
     """One experiment on one machine."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     name: Slug  # File name without its ending.
     experiment: Experiment
     # ``cuda``, ``cpu``, or ``meta``, where shapes are made and nothing is stored.

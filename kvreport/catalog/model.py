@@ -15,7 +15,6 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from kvreport.catalog.base import (
-    SCHEMA_VERSION,
     Contradiction,
     LongText,
     Positive,
@@ -24,6 +23,7 @@ from kvreport.catalog.base import (
     Source,
     Text,
     Tokens,
+    VersionedRecord,
     YearMonth,
 )
 from kvreport.catalog.caches import Cache
@@ -169,10 +169,9 @@ BY_NAME: Final = "by the repository's name"
 """How the source of a format ends that a copy's name alone says."""
 
 
-class Model(Record):
+class Model(VersionedRecord):
     """A model as published."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     id: ModelId  # ``org/name`` on the hub it was published on.
     name: Text  # What people call it.
     family: Text

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Positive, Record, Slug, Text
+from kvreport.catalog.base import LongText, Positive, Record, Slug, Text, VersionedRecord
 from kvreport.catalog.formats import FormatName
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.shelf import read_each
@@ -181,10 +181,9 @@ class Observation(Record):
         return self.completeness == "full"
 
 
-class ObservationsFile(Record):
+class ObservationsFile(VersionedRecord):
     """The content of one file of ``data/observations/``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     observations: Annotated[tuple[Observation, ...], Field(min_length=1)]
 
 

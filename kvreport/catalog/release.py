@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 from pydantic import Field, JsonValue
 
-from kvreport.catalog.base import SCHEMA_VERSION, Contradiction, LongText, Record, Slug, Text
+from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Text, VersionedRecord
 from kvreport.catalog.remembered import remembered
 from kvreport.catalog.server_flags import FlagText
 from kvreport.catalog.shelf import read_if_there
@@ -241,10 +241,9 @@ class Trait(Read):
     value: bool | int | FlagText | tuple[Text, ...] = True
 
 
-class RulesFile(Record):
+class RulesFile(VersionedRecord):
     """The content of ``rules.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     family: Slug
     # Fields of their records that all releases have in common.
     engine: dict[Text, JsonValue] = Field(default_factory=dict)

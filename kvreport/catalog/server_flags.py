@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, Record, Source, Text
+from kvreport.catalog.base import Record, Source, Text, VersionedRecord
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.resources import data_dir
 
@@ -64,10 +64,9 @@ class ServerFlag:
     group: FlagGroup
 
 
-class ServerFlags(Record):
+class ServerFlags(VersionedRecord):
     """One engine's server, the content of ``flags/<family>.yaml``."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     family: Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx"]
     release: Text  # Whose parser was read: a version or a commit.
     command: Text

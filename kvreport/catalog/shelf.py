@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from kvreport.catalog.base import SCHEMA_VERSION, Record
+from kvreport.catalog.base import SCHEMA_VERSION, Record, VersionedRecord
 from kvreport.errors import CatalogError, Fault, faults_of, shorten
 from kvreport.resources import data_dir
 
@@ -254,11 +254,10 @@ def read_once(kind: Hashable, path: Path, where: str, make: Callable[[object], T
     return found
 
 
-class CatalogFile(Record):
+class CatalogFile(VersionedRecord):
     """The content of one file of a catalog."""
 
     FILE: ClassVar[str]  # Its path in the catalog's folder.
-    schema_version: Literal[1] = SCHEMA_VERSION
 
     @classmethod
     def read(cls, folder: Path | None = None) -> Self | None:

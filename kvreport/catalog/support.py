@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
+from kvreport.catalog.base import LongText, Record, Source, Text, VersionedRecord
 from kvreport.catalog.engine_classes import Classes, ClassLists, EngineClasses
 from kvreport.catalog.formats import FormatName
 
@@ -186,40 +187,37 @@ class OptionRule(SupportRule):
         return self
 
 
-class Ruling(NamedTuple):
-    """The rules that are about one release; fields as in :class:`Support`, and what its package serves."""
+class RulesRecord(VersionedRecord):
+    """Rules about what runs; a file has all of them, a release those that are about it."""
 
-    devices: tuple[DeviceRule, ...]
-    weights: tuple[FormatRule, ...]
-    kv: tuple[FormatRule, ...]
-    attention: tuple[AttentionRule, ...]
-    contexts: tuple[ContextRule, ...]
-    types: tuple[TypeRule, ...]
-    lacks: tuple[LackRule, ...]
-    alignment: tuple[AlignmentRule, ...]
-    lora_ranks: tuple[RankRule, ...]
-    options: tuple[OptionRule, ...]
-    unstable: frozenset[str]
-    lists: ClassLists | None  # The lists of all engines; None for a catalog without any.
-    family: EngineClasses | None  # The lists of the engine's releases; None where the catalog has none.
-    served: Classes | None  # What the release serves; None where no list says it.
-
-
-class Support(Record):
-    """The content of ``support.yaml``."""
-
-    schema_version: Literal[1] = SCHEMA_VERSION
-    devices: Annotated[tuple[DeviceRule, ...], Field(min_length=1)]
+    devices: tuple[DeviceRule, ...] = ()
     weights: tuple[FormatRule, ...] = ()
     kv: tuple[FormatRule, ...] = ()
     attention: tuple[AttentionRule, ...] = ()
     contexts: tuple[ContextRule, ...] = ()
     types: tuple[TypeRule, ...] = ()
-    unstable: tuple[UnstableRule, ...] = ()
     lacks: tuple[LackRule, ...] = ()
     alignment: tuple[AlignmentRule, ...] = ()
     lora_ranks: tuple[RankRule, ...] = ()
     options: tuple[OptionRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ruling:
+    """The rules that are about one release, and what its package serves."""
+
+    rules: RulesRecord
+    unstable: frozenset[str]  # Model classes that it does not compute in float16.
+    lists: ClassLists | None  # The lists of all engines; None for a catalog without any.
+    family: EngineClasses | None  # The lists of the engine's releases; None where the catalog has none.
+    served: Classes | None  # What the release serves; None where no list says it.
+
+
+class Support(RulesRecord):
+    """The content of ``support.yaml``."""
+
+    devices: Annotated[tuple[DeviceRule, ...], Field(min_length=1)]
+    unstable: tuple[UnstableRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     _lists: ClassLists | None = PrivateAttr(default=None)
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
@@ -245,7 +243,7 @@ class Support(Record):
             }
             unstable = frozenset(name for rule in holding.pop("unstable") for name in rule.architectures)
             self._known[key] = Ruling(
-                **holding,
+                RulesRecord.model_construct(**holding),
                 unstable=unstable,
                 lists=self._lists,
                 family=listed,

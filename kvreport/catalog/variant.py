@@ -7,11 +7,19 @@ original's layers and tensors, some of them in another format. Its file names th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Positive, Record, Slug, Source, Text, YearMonth
+from kvreport.catalog.base import (
+    LongText,
+    Positive,
+    Slug,
+    Source,
+    Text,
+    VersionedRecord,
+    YearMonth,
+)
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import layout, regrouped
 from kvreport.catalog.model import Component, Model, ModelId, PublishedTotal, WeightGroup
@@ -44,10 +52,9 @@ NARROWEST_MATRIX: Final = 32
 """A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
 
 
-class Variant(Record):
+class Variant(VersionedRecord):
     """A quantized copy."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     id: ModelId  # ``org/name`` of the copy.
     # What people call it; None to derive it (:func:`kvreport.catalog.naming.copy_name`).
     name: Text | None = None

@@ -70,7 +70,7 @@ def not_followed(
         for option in given.values():
             if option.group == "home":
                 raise _refused(option, query, engine, "with --engine llama-cpp or ollama, whose flag it is")
-    for rule in () if support is None else support.ruling(engine.family, engine.version).options:
+    for rule in () if support is None else support.ruling(engine.family, engine.version).rules.options:
         for option in (given[name] for name in rule.options if name in given):
             if not rule.runs:
                 raise _refused(option, query, engine, rule.reason or "leave it out")

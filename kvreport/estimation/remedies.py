@@ -98,7 +98,7 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Leve
 def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[QuestionChange]:
     """Yield every single change that the engine takes, cheapest first; arguments as for :func:`remedies`."""
     engine, support = result.request.engine, result.request.support
-    ruled = () if support is None else support.ruling(engine.family, engine.version).options
+    ruled = () if support is None else support.ruling(engine.family, engine.version).rules.options
     refused_options = {name for rule in ruled if not rule.runs for name in rule.options}
     for change in _changes(result, kv_formats):
         if _OPTIONS.get(change.axis, change.axis) not in refused_options:

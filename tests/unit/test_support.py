@@ -519,7 +519,7 @@ def test_a_release_without_a_loader_of_a_quantizer_is_known(
     catalog, family, form, last, first_without
 ) -> None:
     def refused(release: str | None) -> bool:
-        rules = catalog.support.ruling(family, release).weights
+        rules = catalog.support.ruling(family, release).rules.weights
         return any(not rule.runs and "NVIDIA" in rule.vendors and rule.names(form) for rule in rules)
 
     assert refused(first_without or None) == (first_without != "")

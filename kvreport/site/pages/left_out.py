@@ -6,11 +6,11 @@ from typing import Final
 
 from kvreport.catalog.cross_validation import (
     Band,
-    Covered,
+    CoveredRecord,
     Kind,
     LeftOut,
     LeftOutLog,
-    LogErrors,
+    LogErrorsRecord,
 )
 from kvreport.evidence.validation import Validation
 from kvreport.resources import read_table
@@ -84,7 +84,7 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
 
 
 def _classes(found: LeftOut) -> Table:
-    classes: dict[str, LogErrors] = {**found.summary.classes, "all": found.summary}
+    classes: dict[str, LogErrorsRecord] = {**found.summary.classes, "all": found.summary}
     return listing(
         "Held-out sources, by device class",
         classes,
@@ -127,12 +127,12 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     )
 
 
-def _first_logs(found: Covered | None) -> int | str:
+def _first_logs(found: CoveredRecord | None) -> int | str:
     """Logs that were predicted before any rule was changed for them."""
     return "" if found is None else found.logs
 
 
-def _first_covered(found: Covered | None) -> Cell | str:
+def _first_covered(found: CoveredRecord | None) -> Cell | str:
     """The share of their pools inside the band."""
     return "" if found is None else share_cell(found.coverage)
 
