@@ -35,20 +35,17 @@ from kvreport.startup_log.laid_out import (
     ITS_RELEASE,
     POOL_AS_STATED,
     LaidOut,
-    adapters_of,
-    dense_ranks_followed,
-    exchange_of,
     pasted_start,
     plan_agrees,
     pool_of,
     requests_that_fit,
     share_of,
-    version_of,
     with_fp8,
 )
 from kvreport.startup_log.patterns import flags_not_followed, own_folder
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
+from kvreport.startup_log.server_of_log import adapters_of, dense_ranks_followed, exchange_of, version_of
 from kvreport.startup_log.start import Start
 from kvreport.startup_log.unread_flags import flags_unread, last_command, moves_context_alone
 from kvreport.units import GIB

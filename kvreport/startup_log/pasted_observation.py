@@ -16,18 +16,17 @@ from kvreport.catalog.observation import Observation
 from kvreport.catalog.shelf import validate
 from kvreport.errors import InputError
 from kvreport.startup_log.diagnose import accelerators_of, device_named, names_of
-from kvreport.startup_log.laid_out import (
+from kvreport.startup_log.laid_out import stored_as, told_all
+from kvreport.startup_log.reading import Reading, longest_of, plain_text, read_log, refused, tokens_of
+from kvreport.startup_log.server_of_log import (
     RUNNERS,
     adapters_of,
     day_of,
     drafted_tokens,
     exchange_of,
     layout_of,
-    stored_as,
-    told_all,
     version_of,
 )
-from kvreport.startup_log.reading import Reading, longest_of, plain_text, read_log, refused, tokens_of
 from kvreport.startup_log.unread_flags import last_command
 from kvreport.units import GIB
 

@@ -20,7 +20,7 @@ from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.startup_log import diagnose, read_log, table
 from kvreport.startup_log.endings import ended
-from kvreport.startup_log.laid_out import layout_of
+from kvreport.startup_log.server_of_log import layout_of
 
 pytestmark = [pytest.mark.browser]
 

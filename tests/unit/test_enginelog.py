@@ -13,7 +13,7 @@ from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.startup_log import FACTS, patterns, read_log, reading, table
 from kvreport.startup_log.diagnose import diagnose
-from kvreport.startup_log.laid_out import version_of
+from kvreport.startup_log.server_of_log import version_of
 
 GIB = 1 << 30
 

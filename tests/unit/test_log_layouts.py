@@ -11,7 +11,7 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose
-from kvreport.startup_log.laid_out import layout_of
+from kvreport.startup_log.server_of_log import layout_of
 from kvreport.units import GIB
 
 DEEPSEEK = "deepseek-ai/DeepSeek-V3"

@@ -9,8 +9,9 @@ from kvreport.resources import data_dir
 from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose, names_of
 from kvreport.startup_log.findings import Diagnosis
-from kvreport.startup_log.laid_out import free_before, version_of
+from kvreport.startup_log.laid_out import free_before
 from kvreport.startup_log.release import release_of_day
+from kvreport.startup_log.server_of_log import version_of
 
 GIB = 1 << 30
 
