@@ -445,7 +445,5 @@ def _advice(method: str, known: list[str]) -> str:
     """Say which method that is read is nearest, and what else would do."""
     if method == "gguf":
         return "; or give the GGUF file itself"
-    close = get_close_matches(method, known, 1, 0.6)
-    near = _NEAREST.get(method) or (close[0] if close else None)
-    hint = f" ({near} is the nearest)" if near else ""
-    return f"{hint}{_HEADERS}"
+    near = _NEAREST.get(method) or next(iter(get_close_matches(method, known, 1, 0.6)), None)
+    return (f" ({near} is the nearest)" if near else "") + _HEADERS

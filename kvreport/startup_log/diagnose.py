@@ -256,7 +256,6 @@ def _believed(reading: Reading, devices: Sequence[Accelerator], known: Catalog, 
 _OF_THE_POOL: Final = tuple(ALL["facts_of_the_pool"])
 """Facts that a log states of its pool: its bytes, and the tokens, blocks and requests that it holds."""
 
-
 _SAME_MEMORY: Final = 0.006
 _MOST_OFFERED: Final = 12
 
@@ -328,12 +327,11 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         )
     if laid is not None and reading.engine not in POOL_AS_STATED and reading.text("engine_version") is None:
         told = version_of(reading)
-        if told is not None and reading.engine == "sglang":
-            notes.append(f"The log does not name its release; on its day SGLang {told} was the newest.")
-        elif told is not None:
-            notes.append(f"The log does not name its release; its lines were written by vLLM {told}.")
-        else:
-            notes.append(f"The log does not name its release; the rules of {laid.engine.label} are used.")
+        said = f"the rules of {laid.engine.label} are used"
+        if told is not None:
+            said = f"on its day SGLang {told} was the newest"
+            said = said if reading.engine == "sglang" else f"its lines were written by vLLM {told}"
+        notes.append(f"The log does not name its release; {said}.")
     inferred = None if laid is None or reading.engine != "sglang" else share_of(reading, laid.whole.model)
     if inferred is not None and reading.number("mem_fraction") is None:
         notes.append(f"The memory share, {inferred:g}, is computed from the free memory in the log.")
