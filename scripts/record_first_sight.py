@@ -40,7 +40,7 @@ def row(case: Compared) -> dict[str, Any]:
     told = one is not None and math.isfinite(one.error)
     found = {
         "id": case.observation.id,
-        "complete": case.complete,
+        "complete": case.observation.complete,
         "rules": case.release,
         "quantity": one.quantity if one is not None and told else None,
         "error": round(one.error, 5) if one is not None and told else None,

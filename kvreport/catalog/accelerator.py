@@ -281,12 +281,6 @@ class Accelerator(VersionedRecord):
         return max(self.usable_bytes, 0 if most is None else most.value)
 
     @property
-    def has_one_memory(self) -> bool:
-        """True if the processor has no memory that the device cannot use: what leaves the device frees nothing."""
-        shared = self.shared_bytes
-        return shared is not None and shared <= self.usable_bytes
-
-    @property
     def is_computer(self) -> bool:
         """True for a computer's own chip, which cannot be put beside others in one machine."""
         return self.form_factor in _COMPUTERS or (self.form_factor is None and self.is_unified)

@@ -36,7 +36,7 @@ def judge(catalog: Catalog, observations: Iterable[Observation]) -> dict[str, An
         "starts": [
             {
                 "id": case.observation.id,
-                "complete": case.complete,
+                "complete": case.observation.complete,
                 "rules": case.release,
                 "observed": case.starts_observed,
                 "predicted": case.starts_predicted,
@@ -48,7 +48,7 @@ def judge(catalog: Catalog, observations: Iterable[Observation]) -> dict[str, An
             {"id": case.observation.id, "reason": reason} for case in cases for reason in case.excluded
         ],
         "summary": {
-            "complete": summary([case for case in cases if case.complete]),
+            "complete": summary([case for case in cases if case.observation.complete]),
             "all": summary(cases),
         },
     }
@@ -86,7 +86,7 @@ def _rows(case: Compared) -> Iterable[dict[str, Any]]:
     for one in case.comparisons:
         row = {
             "id": case.observation.id,
-            "complete": case.complete,
+            "complete": case.observation.complete,
             "quantity": one.quantity,
             "observed": one.observed,
             "predicted": round(one.predicted, 4),

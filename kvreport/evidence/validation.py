@@ -47,7 +47,6 @@ class Compared:
     observation: Observation
     engine: str | None  # Name of the engine record whose rules were applied; None if there is none.
     family: str | None  # Model family (architecture class); None if the model is not known.
-    complete: bool  # True if the source states all flags that bear on memory.
     comparisons: tuple[Comparison, ...]  # What could be compared.
     starts_predicted: bool | None  # Whether one request of the asked context was predicted to fit.
     starts_observed: bool | None  # Whether the engine started; None if the source does not say.
@@ -143,7 +142,6 @@ def compare(catalog: Catalog, observation: Observation) -> Compared:
         observation=observation,
         engine=engine.name if engine else None,
         family=model.architecture if model else None,
-        complete=observation.complete,
         comparisons=judged.comparisons,
         starts_predicted=judged.starts,
         starts_observed=_started(observation),
@@ -189,7 +187,7 @@ def _statistics(cases: tuple[Compared, ...]) -> Iterator[Statistic]:
     found: dict[tuple[str, str], list[float]] = {}
     for case in cases:
         scopes = ["all", f"engine: {case.engine}", f"family: {case.family}", f"weights: {case.weights}"]
-        if case.complete:
+        if case.observation.complete:
             scopes.insert(0, "complete")
         for comparison in case.comparisons:
             for scope in scopes:
@@ -211,7 +209,11 @@ def _statistics(cases: tuple[Compared, ...]) -> Iterator[Statistic]:
 def _starts(cases: tuple[Compared, ...]) -> tuple[tuple[bool, bool, int], ...]:
     counts: dict[tuple[bool, bool], int] = {}
     for case in cases:
-        if case.starts_predicted is not None and case.starts_observed is not None and case.complete:
+        if (
+            case.starts_predicted is not None
+            and case.starts_observed is not None
+            and case.observation.complete
+        ):
             pair = (case.starts_predicted, case.starts_observed)
             counts[pair] = counts.get(pair, 0) + 1
     return tuple((*pair, count) for pair, count in sorted(counts.items(), reverse=True))
@@ -230,7 +232,7 @@ def _case_dict(case: Compared) -> dict[str, Any]:
         "gpu": observation.gpu,
         "tensor_parallel": observation.tensor_parallel,
         "context_tokens": observation.context_tokens,
-        "complete": case.complete,
+        "complete": observation.complete,
         "comparisons": [
             {
                 "quantity": c.quantity,

@@ -61,7 +61,7 @@ def test_errors_with_the_records_that_were_found_by_refusals(validation: Validat
         assert found.median <= LIMITS[quantity][1]
         assert found.p90 <= p90
     told = [
-        (case.starts_predicted == case.starts_observed, case.complete)
+        (case.starts_predicted == case.starts_observed, case.observation.complete)
         for case in validation.cases
         if None not in (case.starts_predicted, case.starts_observed)
     ]
@@ -84,7 +84,7 @@ def test_starts_and_refusals_are_told_apart(vllm: Validation) -> None:
     told = [
         case.starts_predicted == case.starts_observed
         for case in vllm.cases
-        if None not in (case.starts_predicted, case.starts_observed) and case.complete
+        if None not in (case.starts_predicted, case.starts_observed) and case.observation.complete
     ]
     assert sum(told) / len(told) >= RIGHT
 

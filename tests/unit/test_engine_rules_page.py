@@ -24,7 +24,7 @@ def case(release: str, *, inside: bool | None, **errors: float) -> Compared:
     compared = tuple(
         Comparison(quantity.replace("_", " "), 1 + error, 1.0, "GiB") for quantity, error in errors.items()
     )
-    return Compared(first, "vllm", None, True, compared, None, None, (), f"vllm {release}", inside)
+    return Compared(first, "vllm", None, compared, None, None, (), f"vllm {release}", inside)
 
 
 def test_every_rule_stands_once_with_its_source_and_every_range(tmp_path: Path) -> None:

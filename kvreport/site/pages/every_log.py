@@ -88,7 +88,7 @@ def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -
             ("format", _format(case)),
             ("layers", experts),
             ("kind", "unknown" if model is None else cache_kind(model)),
-            ("flags", "all known" if case.complete else "in part"),
+            ("flags", "all known" if case.observation.complete else "in part"),
         )
 
     table = listing(
@@ -101,7 +101,7 @@ def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -
         numbers("Printed", lambda row: _value(row[2], row[2].observed)),
         numbers("Predicted", lambda row: _value(row[2], row[2].predicted)),
         numbers("Error", lambda row: Cell(share(row[2].error), value=row[2].error)),
-        texts("Flags", lambda row: "all known" if row[0].complete else "in part"),
+        texts("Flags", lambda row: "all known" if row[0].observation.complete else "in part"),
         texts("Source", lambda row: Cell(row[1].origin.kind, href=row[1].origin.url or "")),
         name="logs-table",
         css="kv-logs",

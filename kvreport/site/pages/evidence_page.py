@@ -315,7 +315,7 @@ def _distribution(found: Validation) -> Markup:
         errors = [
             abs(c.error)
             for case in found.cases
-            if case.complete
+            if case.observation.complete
             for c in case.comparisons
             if c.quantity == quantity
         ]

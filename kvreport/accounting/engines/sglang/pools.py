@@ -81,10 +81,8 @@ class RankPools:
     """The pools of one rank."""
 
     tokens: int  # Tokens that it holds (``max_total_num_tokens``).
-    cell_bytes: float  # Bytes that one more token takes, its share of the window pool included.
     window_tokens: int | None  # Tokens of the window pool; None without one.
     state_slots: int | None  # States that it holds; None for models without.
-    state_bytes: int
     max_requests: int  # Requests that run at once (``max_running_requests``).
     limited_by: str  # What sets ``max_requests``: ``flag``, ``states``, ``tokens`` or ``estimate``.
 
@@ -344,10 +342,8 @@ def pools_of(rule: Division, budget_bytes: int) -> RankPools:
     found, limit = max_requests(tokens // rule.turns, None if slots is None else int(slots), flags)
     return RankPools(
         tokens=tokens,
-        cell_bytes=rule.cell_bytes,
         window_tokens=None if windows is None else int(windows),
         state_slots=None if slots is None else int(slots),
-        state_bytes=rule.state_bytes,
         max_requests=found,
         limited_by=limit,
     )
