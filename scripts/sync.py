@@ -44,10 +44,11 @@ from kvreport.architectures.not_a_config import config_file
 from kvreport.architectures.repository_names import quantized_name
 from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Evidence, Source
+from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine_classes import FILE, FOLDER, ClassLists, compressed
 from kvreport.catalog.engine_classes import written as engine_classes
 from kvreport.catalog.formats import WeightFormat
-from kvreport.catalog.load import Catalog, dump_model, load_catalog, open_catalog
+from kvreport.catalog.load import Catalog, load_catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import version_number
 from kvreport.catalog.shelf import read_yaml

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ import javascript
 
 from kvreport import resources
 from kvreport.publish import browser
+from kvreport.traffic.compact_traces import MAGIC
+from kvreport.traffic.trace import Trace
 
 START: Final = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 
@@ -95,3 +98,43 @@ def in_browser(texts: Sequence[str]) -> list[dict[str, Any]]:
     """Return what the browser's reader makes of each text: columns, or ``error``."""
     found: list[dict[str, Any]] = run(_READ, list(texts))
     return found
+
+
+def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
+    """Write a trace in the compact form, line by line."""
+    yield f"{MAGIC}1 block={trace.block_tokens} time=ms requests={len(trace)} source={source}\n"
+    before, known = 0, 0
+    numbers: dict[int, int] = {}
+    for row in range(len(trace)):
+        now = round(trace.arrival_s[row] * 1e3)
+        # Times may have put requests in another order than their blocks were numbered in.
+        path = [numbers.setdefault(node, len(numbers)) for node in _prompt_path(trace, row)]
+        head = f"{now - before},{trace.prompt_tokens[row]},{trace.output_tokens[row]}"
+        if trace.session[row] >= 0:
+            head += f",{trace.session[row]}"
+        text, known = _ranges(path, known)
+        yield f"{head};{text}\n" if text else f"{head}\n"
+        before = now
+
+
+def _prompt_path(trace: Trace, row: int) -> array[int]:
+    """The path of a prompt, without blocks of its output."""
+    path = trace.path(row)
+    return path[: trace.prompt_tokens[row] // trace.block_tokens] if trace.outputs_named else path
+
+
+def _ranges(path: list[int], known: int) -> tuple[str, int]:
+    words, index = [], 0
+    while index < len(path):
+        low = high = path[index]
+        index += 1
+        fresh = low >= known
+        while index < len(path) and path[index] == high + 1 and (path[index] >= known) == fresh:
+            high += 1
+            index += 1
+        if fresh:
+            known = high + 1
+            words.append(f"+{high - low + 1}")
+        else:
+            words.append(f"{low}-{high}" if high > low else str(low))
+    return " ".join(words), known

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
 from kvreport.catalog.dependency_notes import EVERYTHING, again, note
-from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.engine_classes import FILE as CLASSES
 from kvreport.catalog.engine_classes import ClassLists
@@ -44,7 +43,7 @@ from kvreport.catalog.variant import FIELD, Variant, as_range, expand
 from kvreport.errors import CatalogError, Fault, InputError, faults_of, shorten
 from kvreport.resources import data_dir
 
-__all__ = ["Catalog", "dump_model", "load_catalog", "open_catalog"]
+__all__ = ["Catalog", "load_catalog", "open_catalog"]
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

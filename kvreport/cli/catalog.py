@@ -12,7 +12,7 @@ from kvreport.cli.output import write, write_text
 def print_model(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from kvreport.architectures import read_config
-    from kvreport.catalog.load import dump_model
+    from kvreport.catalog.dump import dump_model
 
     write_text(dump_model(read_config(options.config, id=options.id)))
     return 0

@@ -18,7 +18,6 @@ from kvreport.accounting.extras import (
 )
 from kvreport.accounting.state_types import with_precisions
 from kvreport.accounting.text_drafts import TEXT_DRAFTS, drafts_from_text
-from kvreport.architectures.keys import MAX_CONTEXT
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
@@ -27,15 +26,10 @@ from kvreport.catalog.release import release_of
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
-from kvreport.estimation.config_overrides import overridden
-from kvreport.estimation.hardware import (
-    parsed,
-)
 from kvreport.estimation.named import resolve_model
 from kvreport.estimation.not_followed import NotFollowed, not_followed
 from kvreport.query import Query, options, several_of
 from kvreport.resources import read_table
-from kvreport.units import parse_tokens
 from kvreport.words import ENGINES
 
 _EXPERT_KERNELS: Final[dict[str, Any]] = read_table("kernels of experts")
@@ -163,29 +157,6 @@ def with_index_type(
         said = f"no effect: {engine.label} stores index keys of {model.architecture or model.id} in one type here"
         return model, (NotFollowed("--indexer-kv-dtype", asked, None, said),)
     return (with_precisions(model, (("index", "float8"),)) if asked == "fp8" else model), ()
-
-
-def with_longer_context(query: Query, policy: Engine, record: Model) -> tuple[Model, tuple[NotFollowed, ...]]:
-    """The model with the longest context that the server is told to allow, and changes of its config that are not followed.
-
-    Raises:
-        InputError: If the engine's server has no flag for it.
-    """
-    if not (query.hf_overrides or query.any_context):
-        return record, ()
-    if policy.family not in ("vllm", "sglang"):
-        named = "hf-overrides" if query.hf_overrides else "any-context"
-        raise InputError(f"{named}: found for {policy.label}; allowed: with --engine vllm or sglang")
-    passed_over: tuple[NotFollowed, ...] = ()
-    if query.hf_overrides:
-        record, passed_over = overridden(query.hf_overrides, policy, record)
-    if query.any_context:
-        told = 0 if query.context_tokens is None else parsed("context", parse_tokens, query.context_tokens)
-        if told <= record.context_tokens:
-            said = "no effect with a context that the model supports"
-            return record, (*passed_over, NotFollowed("--any-context", "", None, said))
-        record = record.model_copy(update={"context_tokens": min(told, MAX_CONTEXT)})
-    return record, passed_over
 
 
 ENCODES_VIDEOS: Final = "one_encoder_of_images_and_videos"

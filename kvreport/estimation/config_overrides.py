@@ -15,8 +15,10 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.hardware import parsed
 from kvreport.estimation.not_followed import NotFollowed
-from kvreport.query import several_of
+from kvreport.query import Query, several_of
+from kvreport.units import parse_tokens
 
 Keys = Mapping[str, Any]
 
@@ -28,6 +30,29 @@ _ROTARY: Final = ("rope_scaling", "rope_parameters")
 ROTATED: Final = ("rope_theta", "partial_rotary_factor", "mrope_section", *_ROTARY)
 """Keys that turn positions and hold no memory."""
 _TERM: Final = "the dimensions in the model's config"
+
+
+def with_longer_context(query: Query, policy: Engine, record: Model) -> tuple[Model, tuple[NotFollowed, ...]]:
+    """The model with the longest context that the server is told to allow, and changes of its config that are not followed.
+
+    Raises:
+        InputError: If the engine's server has no flag for it.
+    """
+    if not (query.hf_overrides or query.any_context):
+        return record, ()
+    if policy.family not in ("vllm", "sglang"):
+        named = "hf-overrides" if query.hf_overrides else "any-context"
+        raise InputError(f"{named}: found for {policy.label}; allowed: with --engine vllm or sglang")
+    passed_over: tuple[NotFollowed, ...] = ()
+    if query.hf_overrides:
+        record, passed_over = overridden(query.hf_overrides, policy, record)
+    if query.any_context:
+        told = 0 if query.context_tokens is None else parsed("context", parse_tokens, query.context_tokens)
+        if told <= record.context_tokens:
+            said = "no effect with a context that the model supports"
+            return record, (*passed_over, NotFollowed("--any-context", "", None, said))
+        record = record.model_copy(update={"context_tokens": min(told, MAX_CONTEXT)})
+    return record, passed_over
 
 
 def overridden(

@@ -42,9 +42,9 @@ from kvreport.estimation.asked import (
     unused,
     with_index_type,
     with_kernel,
-    with_longer_context,
     with_runner,
 )
+from kvreport.estimation.config_overrides import with_longer_context
 from kvreport.estimation.hardware import (
     ONE_MACHINE,
     devices_of,

@@ -13,13 +13,12 @@ number; after the semicolon the path of prefix blocks: known blocks as numbers o
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kvreport.errors import InputError, shorten
 from kvreport.traffic.fields import BLANKS
-from kvreport.traffic.trace import MAX_NODES, Trace, TracedRequest
+from kvreport.traffic.trace import MAX_NODES, TracedRequest
 
 MAGIC: Final = "kvreport-trace "
 
@@ -79,43 +78,3 @@ def _path(text: str, known: int, where: str) -> tuple[list[int], int]:
             )
         blocks.extend(range(low, high + 1))
     return blocks, known
-
-
-def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
-    """Write a trace in the compact form, line by line."""
-    yield f"{MAGIC}1 block={trace.block_tokens} time=ms requests={len(trace)} source={source}\n"
-    before, known = 0, 0
-    numbers: dict[int, int] = {}
-    for row in range(len(trace)):
-        now = round(trace.arrival_s[row] * 1e3)
-        # Times may have put requests in another order than their blocks were numbered in.
-        path = [numbers.setdefault(node, len(numbers)) for node in _prompt_path(trace, row)]
-        head = f"{now - before},{trace.prompt_tokens[row]},{trace.output_tokens[row]}"
-        if trace.session[row] >= 0:
-            head += f",{trace.session[row]}"
-        text, known = _ranges(path, known)
-        yield f"{head};{text}\n" if text else f"{head}\n"
-        before = now
-
-
-def _prompt_path(trace: Trace, row: int) -> array[int]:
-    """The path of a prompt, without blocks of its output."""
-    path = trace.path(row)
-    return path[: trace.prompt_tokens[row] // trace.block_tokens] if trace.outputs_named else path
-
-
-def _ranges(path: list[int], known: int) -> tuple[str, int]:
-    words, index = [], 0
-    while index < len(path):
-        low = high = path[index]
-        index += 1
-        fresh = low >= known
-        while index < len(path) and path[index] == high + 1 and (path[index] >= known) == fresh:
-            high += 1
-            index += 1
-        if fresh:
-            known = high + 1
-            words.append(f"+{high - low + 1}")
-        else:
-            words.append(f"{low}-{high}" if high > low else str(low))
-    return " ".join(words), known

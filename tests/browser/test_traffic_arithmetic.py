@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces import write_compact
 
 from kvreport.errors import InputError
 from kvreport.publish.browser import script
-from kvreport.traffic.compact_traces import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.readers import read_lines

@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import pytest
+from traces import write_compact
 from visits import page
 
 from kvreport.traffic.answers import replay
-from kvreport.traffic.compact_traces import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.trace import MAX_NODES
 

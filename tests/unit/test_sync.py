@@ -16,7 +16,8 @@ import pytest
 from fake_hub import FakeHub, serve
 
 from kvreport.catalog.base import Source
-from kvreport.catalog.load import dump_model, open_catalog
+from kvreport.catalog.dump import dump_model
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.resources import data_dir

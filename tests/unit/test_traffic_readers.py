@@ -4,9 +4,9 @@ import gzip
 import json
 
 import pytest
+from traces import write_compact
 
 from kvreport.errors import InputError
-from kvreport.traffic.compact_traces import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.readers import read_lines, read_trace
