@@ -129,7 +129,9 @@ class Case(Launch):
     def groups(self) -> Sequence[Alike]:
         """The accelerators that the engine treats alike; none where no device is known."""
         if self.alike is not None:
-            return self.alike.holding(self.rules.usual_step(self.model) if self.images else 0)
+            return self.alike.holding(
+                self.rules.least_step(self.model, by_default=True) if self.images else 0
+            )
         return (Alike(tuple(range(len(self.accelerators))), self.serving, None),) if self.accelerators else ()
 
     @property

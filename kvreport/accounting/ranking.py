@@ -26,7 +26,7 @@ from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Deployment, lay_out, told_serving
 from kvreport.accounting.engines.by_family import rules
-from kvreport.accounting.engines.step import Reserve
+from kvreport.accounting.engines.step import Reserve, check_step
 from kvreport.accounting.numeric import Integers, Reals
 from kvreport.accounting.offers import Choices, Offer, Solution
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
@@ -484,7 +484,7 @@ def _case(
     layout: Layout,
 ) -> Case:
     tokens, rows = _scheduler(model, workload, choices, devices[0])
-    rules(choices.engine).check_step(model, tokens)
+    check_step(choices.engine, model, tokens, rules(choices.engine).least_step(model))
     return Case(
         model=model,
         engine=choices.engine,

@@ -12,6 +12,7 @@ from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.protocol import EngineRules
+from kvreport.accounting.engines.step import check_step
 from kvreport.accounting.extras import (
     Draft,
     adapted_if_named,
@@ -441,7 +442,7 @@ def _scheduled(
         model=model if serves_images(limits, model, engine.engine) else None,
     )
     if limits.get("video") != 0:
-        engine.check_step(model, tokens)
+        check_step(engine.engine, model, tokens, engine.least_step(model))
     label, because = engine.engine.label, "default of {} on this device"
     sets = trait(engine.engine, "drafting_requests")
     if drafted and query.max_seqs is None and sets is not None:

@@ -409,7 +409,7 @@ def _servings(site: SiteData, model: Model) -> dict[str, Serving]:
             name: Serving(max_batched_tokens=tokens, max_seqs=rows) for name, (tokens, rows) in sizes.items()
         }
 
-    return site.once(f"servings {rules(site.engine).usual_step(model)}", made)
+    return site.once(f"servings {rules(site.engine).least_step(model, by_default=True)}", made)
 
 
 def by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:

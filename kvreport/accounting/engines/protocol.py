@@ -193,7 +193,7 @@ class EngineRules:
         ``max_batched_tokens``: tokens of one scheduler step, where given. ``max_seqs``: requests that run
         at once, where given. ``offline``: True for the defaults of the engine's offline class.
         ``context_tokens``: the longest request, where a default depends on it and it is stated. ``model``: the
-        model, where a default may depend on it (:meth:`usual_step`).
+        model, where a default may depend on it (:meth:`least_step`).
 
         Raises:
             InputError: If a given number is below 1.
@@ -210,28 +210,17 @@ class EngineRules:
         usual = default.max_batched_tokens
         if offline:
             usual = default.offline_batched_tokens or usual
-        tokens = max_batched_tokens or max(usual, 0 if model is None else self.usual_step(model))
+        tokens = max_batched_tokens or max(
+            usual, 0 if model is None else self.least_step(model, by_default=True)
+        )
         return tokens, min(max_seqs or default.max_seqs, tokens)
 
-    def least_step(self, model: Model) -> int:
-        """Tokens that a step must have for the engine to start: as many as what it cannot divide; 0 without such."""
-        return 0
+    def least_step(self, model: Model, *, by_default: bool = False) -> int:
+        """Tokens that a step must have for the engine to start: as many as what it cannot divide; 0 without such.
 
-    def usual_step(self, model: Model) -> int:
-        """Tokens that a step has by default at least, whatever the device."""
-        return 0
-
-    def check_step(self, model: Model, tokens: int) -> None:
-        """Refuse a step with which the engine does not start.
-
-        Raises:
-            InputError: If it holds fewer tokens than :meth:`least_step`.
+        ``by_default``: True for those that it has at least if nobody states them, whatever the device.
         """
-        if tokens < (least := self.least_step(model)):
-            raise InputError(
-                f"max-batched-tokens: found {tokens:,} for {model.id}; allowed: at least {least:,}, because one step "
-                f"of {self.engine.label} must hold the model's longest video"
-            )
+        return 0
 
     def at_release(self, version: str) -> Engine:
         """The record as it is for one release of its range; most engines behave alike in all of it."""

@@ -145,6 +145,19 @@ def check_utilization(utilization: float) -> float:
     return utilization
 
 
+def check_step(engine: Engine, model: Model, tokens: int, least: int) -> None:
+    """Refuse a step of fewer tokens than an engine starts with.
+
+    Raises:
+        InputError: If ``tokens`` are fewer than the ``least``.
+    """
+    if tokens < least:
+        raise InputError(
+            f"max-batched-tokens: found {tokens:,} for {model.id}; allowed: at least {least:,}, because one step "
+            f"of {engine.label} must hold the model's longest video"
+        )
+
+
 def constant(engine: Engine, name: str) -> float:
     """One fitted constant.
 

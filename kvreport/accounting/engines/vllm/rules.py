@@ -346,14 +346,15 @@ class Vllm(EngineRules):
         tokens = max_batched_tokens or usual
         return tokens, min(max_seqs or rows, tokens)
 
-    def least_step(self, model: Model) -> int:
-        """The longest image or video of models whose images attend in both directions, which no step divides."""
+    def least_step(self, model: Model, *, by_default: bool = False) -> int:
+        """The longest image or video of models whose images attend in both directions, which no step divides.
+
+        As many by default, where the release raises its default to them.
+        """
+        if by_default and not self._has("step_holds_item"):
+            return 0
         masked = kernels.masks_images(model, self.engine)
         return self.engine.item_tokens.get(model.architecture, 0) if masked else 0
-
-    def usual_step(self, model: Model) -> int:
-        """As many, where the release raises its default to them."""
-        return self.least_step(model) if self._has("step_holds_item") else 0
 
     def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Shared experts, and dense MLPs of some classes, are whole where tokens are shards of a sequence.
