@@ -29,11 +29,12 @@ FIRST_CELLS = {
     "08": 'MODEL = "llama-3.1-8b"',
     "09": '"llama-3.1-8b", "H100"',
     "10": 'MODEL = "llama-3.1-70b"',
+    "11": 'MODEL = "deepseek-v3"',
     "12": 'MODEL = "llama-3.1-8b"',
     "13": '"Qwen/Qwen2.5-7B-Instruct", "H100"',
     "14": '"llama-3.1-70b", "H200"',
 }
-"""The model of a chapter, where its first cell names it. Chapter 11 is about several."""
+"""The model of a chapter as its first cell names it. Chapter 11 is about several; its model with latents can be changed."""
 FULL, LATENT, HYBRID, STATE, LARGE = (
     "qwen3-32b",
     "glm-4.7-flash",

@@ -27,18 +27,39 @@ from kvreport.book.chapter import (
     item,
     quantities,
     quiz,
+    requires,
     right,
     table,
     takeaway,
     wrong,
 )
+from kvreport.catalog.caches import Latent
 
 q = quantities()
-GiB, KiB, GB = 2**30, 2**10, 10**9
+MODEL = "deepseek-v3"
+GiB, KiB = 2**30, 2**10
+record = q.catalog.model(MODEL)
+NAME, deep = record.name, q.growing_layers(MODEL)
+latents = [cache for group in record.layers for cache in group.caches if isinstance(cache, Latent)]
+requires(len(latents), MODEL, "latent")
+latent, rotary = latents[0].latent_dim, latents[0].rope_dim
+routed = q.component(MODEL, "routed_experts")
+requires(routed, MODEL, "experts")
+fills = {}
+for name, options in (
+    ("TP8", {"tp": 8}),
+    ("DP8 + EP", {"dp": 8, "ep": True, "max_batched_tokens": 2048}),
+):
+    total = q.memory("H200")
+    held = q.budget_weights(MODEL, "H200", tokens=32768, **options)
+    experts = routed / 8 * q.weights(MODEL) / q.parameters(MODEL)  # at the average bytes per parameter
+    pool = q.pool(MODEL, "H200", tokens=32768, **options)
+    fills[name] = ((held - experts) / total, experts / total, max(0, pool) / total)
 claim(q.kv_heads("llama-3.1-8b"), 8)
 claim(q.kv_per_token("llama-3.1-8b", tp=8), 16_384)
 claim(q.kv_per_token("llama-3.1-8b", tp=16), 16_384)
-claim(q.kv_per_token("deepseek-v3", tp=8), 70_272)
+claim(q.kv_per_token(MODEL, tp=8), 70_272)
+claim(deep, 61)
 two, four = (q.fits("llama-3.1-70b", "H100", tokens=8192, tp=n, weights="fp8") for n in (2, 4))
 
 # %% tags=["hide"]
@@ -74,22 +95,9 @@ guess(
 # its cache.
 
 # %% tags=["hide"]
-fills = {}
-for name, options in (
-    ("TP8", {"tp": 8}),
-    ("DP8 + EP", {"dp": 8, "ep": True, "max_batched_tokens": 2048}),
-):
-    total = q.memory("H200")
-    held = q.budget_weights("deepseek-v3", "H200", tokens=32768, **options)
-    experts = q.component("deepseek-v3", "routed_experts") / 8  # one byte each
-    fills[name] = (
-        (held - experts) / total,
-        experts / total,
-        q.pool("deepseek-v3", "H200", tokens=32768, **options) / total,
-    )
 a, b, c = fills["TP8"]
 drawings.gpu_layout(
-    "TP8: DeepSeek-V3 on eight H200s. Every GPU stores the latents of the same requests.",
+    f"TP8: {NAME} on eight H200s. Every GPU stores the latents of the same requests.",
     [
         (f"GPU {n}", [("weights", "other", a), ("experts", "experts 1/8", b), ("cache", "copy", c)])
         for n in range(8)
@@ -117,7 +125,7 @@ drawings.gpu_layout(
 
 # %% tags=["hide"]
 split = {
-    name: q.request("deepseek-v3", "H200", tokens=32768, **options) / GiB
+    name: q.request(MODEL, "H200", tokens=32768, **options) / GiB
     for name, options in (("TP4", {"tp": 4}), ("PP4", {"pp": 4}), ("DCP4", {"tp": 4, "dcp": 4}))
 }
 assert split["TP4"] > 3.8 * split["PP4"]
@@ -166,13 +174,13 @@ formula(
 sizes = [1, 2, 4, 8, 16]
 table(
     "KiB per token on each GPU (in parentheses, the sum over all GPUs)",
-    ["Tensor parallel", "Llama 3.1 8B (8 KV heads)", "Qwen2.5 7B (4)", "DeepSeek-V3 (latent)"],
+    ["Tensor parallel", "Llama 3.1 8B (8 KV heads)", "Qwen2.5 7B (4)", f"{NAME} (latent)"],
     [
         [
             n,
             *(
                 f"{q.kv_per_token(m, tp=n) / KiB:g} ({n * q.kv_per_token(m, tp=n) / KiB:g})"
-                for m in ("llama-3.1-8b", "Qwen/Qwen2.5-7B", "deepseek-v3")
+                for m in ("llama-3.1-8b", "Qwen/Qwen2.5-7B", MODEL)
             ),
         ]
         for n in sizes
@@ -217,7 +225,7 @@ def capacity(model: str, layout: str, weights: str | None = None) -> list[object
     ]
 
 
-mla = {name: capacity("deepseek-v3", name) for name in LAYOUTS}
+mla = {name: capacity(MODEL, name) for name in LAYOUTS}
 gqa = {name: capacity("llama-3.1-70b", name, "fp8") for name in LAYOUTS}
 
 
@@ -230,7 +238,7 @@ def held(row: list[object]) -> int:
 tp8, dp8 = held(mla["TP8"]), held(mla["DP attention 8 + EP"])
 small = held(mla["the same, steps of 2,048 tokens"])
 guess(
-    f"DeepSeek-V3 serves {tp8} requests of 32K on eight H200s with TP8. How many does it serve with DP attention + EP and "
+    f"{NAME} serves {tp8} requests of 32K on eight H200s with TP8. How many does it serve with DP attention + EP and "
     "steps of 2,048 tokens?",
     small,
     unit="requests",
@@ -249,7 +257,7 @@ HEAD = [
     "Pool per GPU, GiB",
     "One request per GPU, GiB",
 ]
-table("An MLA model: DeepSeek-V3 as released", HEAD, list(mla.values()))
+table(f"An MLA model: {NAME} as released", HEAD, list(mla.values()))
 
 # %%
 table("A GQA model: Llama 3.1 70B with 8-bit weights", HEAD, list(gqa.values()))
@@ -398,9 +406,11 @@ instrument(
             Output("layers", "", "ratio", (80, "pp")),
             Output("gtoken", "", "attention_token_bytes", ("layers", "heads", 128, 2)),
             Output("gqa", "Llama: one request per GPU", "product", ("gtoken", "tokens"), "GiB.2"),
-            Output("deep", "", "ratio", (61, "pp")),
-            Output("mtoken", "", "latent_token_bytes", ("deep", 512, 64, 2)),
-            Output("mla", "DeepSeek-V3: one request per GPU", "product", ("mtoken", "tokens"), "GiB.2"),
+            Output("deep", "", "ratio", (deep, "pp")),
+            Output("mtoken", "", "latent_token_bytes", ("deep", latent, rotary, 2)),
+            Output(
+                "mla", f"{NAME}: latents of one request per GPU", "product", ("mtoken", "tokens"), "GiB.2"
+            ),
             Output("gpus", "GPUs", "product", ("tp", "pp")),
         ),
         {},

@@ -110,8 +110,8 @@ guess(
 
 # %%
 table(
-    f"One replica of {NAME} by weights and tensor-parallel size (16-bit cache, longest request 8K)",
-    ["Weights", "GPUs", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of 8K"],
+    f"One replica of {NAME} by weights and tensor-parallel size (16-bit cache, longest request {LONGEST // 1024}K)",
+    ["Weights", "GPUs", "Weights per GPU, GiB", "Pool per GPU, GiB", f"Requests of {LONGEST // 1024}K"],
     [
         [
             w,
@@ -252,11 +252,19 @@ table(
 )
 
 # %% tags=["hide"]
-assert seconds(RANKS, batches[RANKS]) / EFFICIENCY < TPOT
-assert first_token(RANKS) / EFFICIENCY < TTFT
-assert seconds(1, batches[1]) / EFFICIENCY < TPOT
+meets = [
+    n
+    for n in SIZES
+    if batches[n] and seconds(n, batches[n]) / EFFICIENCY <= TPOT and first_token(n) / EFFICIENCY <= TTFT
+]
+assert meets == [1, 2, 4, 8]
+verdict = f"{RANKS} GPUs meet both targets with a full batch"
+if RANKS not in meets:
+    verdict = f"{RANKS} GPUs miss a target with a full batch"
+    verdict += f", and {min(meets)} GPUs meet both" if meets else ", and so does every other number here"
 takeaway(
-    f"Decision 4: {RANKS} GPUs meet both targets with a full batch. One GPU with a batch of {batches[1]} would also meet them."
+    f"Decision 4: {verdict}."
+    + (f" One GPU with a batch of {batches[1]} would also meet them." if RANKS > 1 and 1 in meets else "")
 )
 
 # %% [markdown]
@@ -336,7 +344,7 @@ choose(
     ),
     wrong(
         "Neither: ten requests per second is not much",
-        "A prompt of 7,000 tokens is a lot of work.",
+        f"A prompt of {PROMPT:,} tokens is a lot of work.",
     ),
 )
 
@@ -598,12 +606,16 @@ exercise(
 )
 
 # %% tags=["hide"]
+longer = (
+    f"Reading such a prompt takes at least {first_token(RANKS, 30_000):.1f} s on {RANKS} GPUs, and "
+    f"{first_token(RANKS, 30_000) / EFFICIENCY:.1f} s at the assumed efficiency."
+)
 fold(
     "5. (open) If only the prompts grow, to 30,000 tokens, which decision changes first?",
-    f"Decision 4. Reading such a prompt takes at least {first_token(RANKS, 30_000):.1f} s on {RANKS} GPUs, and "
-    f"{first_token(RANKS, 30_000) / EFFICIENCY:.1f} s at the assumed efficiency. "
-    "The target of two seconds needs more GPUs "
-    "per replica, at least for prefill, or a prefix cache with a high hit rate.",
+    f"Decision 4. {longer} The target of two seconds needs more GPUs "
+    "per replica, at least for prefill, or a prefix cache with a high hit rate."
+    if first_token(RANKS, 30_000) / EFFICIENCY > TTFT
+    else f"Decision 6. {longer} This still meets the target, but prefill needs more replicas.",
 )
 
 # %% [markdown]
@@ -637,7 +649,7 @@ quiz(
         wrong("To decode, as always", "This is true for chat with long answers."),
         right(
             "To prefill",
-            "Every prompt token is computed, and there are fourteen times as many as output tokens.",
+            f"Every prompt token is computed, and there are {PROMPT / OUTPUT:g} times as many as output tokens.",
         ),
         wrong("Half and half", "The ratio depends on the lengths, and here it is far from half."),
     ),

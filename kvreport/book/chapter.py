@@ -7,7 +7,7 @@ and shows the rest with the few pieces here; each gives finished HTML in the sit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ __all__ = [
     "formula",
     "growth_grid",
     "guess",
+    "holds",
     "instrument",
     "item",
     "listing",
@@ -77,6 +78,18 @@ def claim(value: float, expected: float, *, within: float = 0.0) -> None:
     """
     if not math.isclose(value, expected, rel_tol=max(within, 1e-12)):
         raise AssertionError(f"the chapter says {expected:,}, the arithmetic gives {value:,}")
+
+
+def holds(condition: Callable[[], bool]) -> None:
+    """Print a note if a statement of this section is about the chapter's own case: a download runs for any model."""
+    try:
+        held = condition()
+    except (ArithmeticError, InputError, LookupError):
+        held = False  # One of its cases does not exist for this model.
+    if not held:
+        print(
+            "Note: a statement in this section describes the original settings and does not hold for yours."
+        )  # noqa: T201
 
 
 def room(q: Quantities, model: str, gpu: str, *, devices: int = 1, weights: str | None = None) -> float:

@@ -1,8 +1,8 @@
 """A chapter to take along: as a Jupyter notebook and as a script that prints.
 
 A chapter's source is a program in percent format whose prose has ``{{ … }}`` expressions and links
-between source files. What is taken along has the figures in their place and full addresses. It leaves out the checks
-that hold the chapter's words to its own case, so that its first cell can be changed.
+between source files. What is taken along has the figures in their place and full addresses. It leaves out the checks of
+the chapter's own figures, so that its first cell can be changed, and says where a statement no longer holds.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
         InputError: If a figure does not hold.
     """
     here = urljoin(site_url, chapter_address(uri))
+    imported = False
     made = [
         NotebookCell(
             "markdown",
@@ -84,6 +85,8 @@ def portable(source: str, uri: str, quantities: Quantities, site_url: str) -> li
             text = _EXPRESSION.sub(lambda match: prose.state(" ".join(match[1].split()), quantities), text)
         elif not (text := _without_checks(text)):
             continue
+        elif not imported and "holds(lambda:" in text:
+            text, imported = f"from kvreport.book.chapter import holds\n\n{text}", True
         made.append(
             NotebookCell(cell.kind, _LINK.sub(lambda match: _full(match, uri, site_url), text), cell.hidden)
         )
@@ -143,13 +146,27 @@ def browser_link(repo_url: str, branch: str, path: str) -> str:
 
 
 def _without_checks(source: str) -> str:
-    """Return a cell without its asserts and claims."""
+    """Return a cell without its asserts and claims. Asserts of what its words state, in the place of the last, print a note."""
     lines: list[str | None] = [*source.splitlines()]
+    stated: list[ast.expr] = []
+    place = 0
     for statement in ast.parse(source).body:
         if _is_check(statement):
             first, last = statement.lineno, statement.end_lineno or statement.lineno
             lines[first - 1 : last] = [None] * (last - first + 1)
+            if isinstance(statement, ast.Assert) and not _is_figure(statement.test):
+                stated.append(statement.test)
+                place = first - 1
+    if stated:
+        lines[place] = (
+            f"holds(lambda: {ast.unparse(ast.BoolOp(ast.And(), stated) if stated[1:] else stated[0])})"
+        )
     return "\n".join(line for line in lines if line is not None).strip("\n")
+
+
+def _is_figure(test: ast.expr) -> bool:
+    """Return whether a test only compares figures of the chapter's own case."""
+    return isinstance(test, ast.Compare) and all(isinstance(one, ast.Eq) for one in test.ops)
 
 
 def _is_check(statement: ast.stmt) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import venv
 import zipfile
@@ -17,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from chapters import FIRST_CELLS, FULL, LATENT, STATE, of_another_model
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -29,7 +31,8 @@ from kvreport.catalog.load import open_catalog
 REPOSITORY = Path(__file__).parents[2]
 CHAPTERS = sorted((REPOSITORY / "docs" / "chapters").glob("*.py"))
 SITE = "https://example.org/kv/"
-OTHER = {"05": LATENT, "06": STATE}
+EXERCISES = yaml.safe_load((REPOSITORY / "tests/exercises.yaml").read_text(encoding="utf-8"))
+OTHER = {"05": LATENT, "06": STATE, "11": "kimi-k2"}
 """Models for the chapters about one design."""
 RUN = """
 import json, os, pathlib, sys
@@ -154,3 +157,53 @@ def test_every_script_runs_with_the_wheel_alone(clean, downloads, path, tmp_path
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert list(tmp_path.iterdir()) == []
+
+
+def asked(path: Path) -> int:
+    """How many exercises a chapter sets: numbered ones, open ones among them."""
+    return len(
+        re.findall(r'^ {4}f?"(?:\*\*[1-9]\.|[1-9]\. [A-Z(])', path.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+
+def as_printed(figure: str) -> tuple[float, float]:
+    """A figure, and half of its last digit."""
+    plain = figure.replace(",", "")
+    return float(plain), 0.5 * 10.0 ** -len(plain.partition(".")[2])
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_exercise_is_worked_out_in_its_script(clean, downloads, path, tmp_path):
+    """A reader adds a line to the script, or changes its first cell, and finds the figure that the solution has."""
+    listed = EXERCISES[path.stem]
+    assert len(listed) == asked(path)
+    program = (downloads / path.name).read_text(encoding="utf-8")
+    run = {}
+    for old, new in {tuple(one.get("change", ("", ""))) for one in listed}:
+        work = [one["is"] for one in listed if "is" in one] if not old else []
+        assert not old or program.count(old) == 1
+        text = program.replace(old, new) if old else program
+        lines = "".join(f'print("worked out:", float({one}))\n' for one in work)
+        done = subprocess.run(
+            [clean, "-c", f"{text}\n{lines}"],
+            cwd=tmp_path,
+            env=alone(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        run[old, new] = done.stdout
+    out = run["", ""]
+    values = iter(re.findall(r"^worked out: (\S+)$", out, re.MULTILINE))
+    solved = iter(re.findall(r"^Solution\n(\d[\d,]*(?:\.\d+)?)", out, re.MULTILINE))
+    for one in listed:
+        if "change" in one:
+            assert one["says"] in run[tuple(one["change"])]
+            continue
+        figure = next(solved) if "says" not in one else None
+        if figure is None:
+            (figure,) = re.findall(re.escape(one["says"]).replace(r"\{\}", r"(\d[\d,]*(?:\.\d+)?)"), out)
+        value, half = as_printed(figure)
+        assert abs(float(next(values)) - value) <= half * 1.001, one
+    assert next(solved, None) is None
