@@ -207,14 +207,12 @@
     const none = lines.filter(({ points }) => !points.some(([context]) => context === where)).map((one) =>
       one.name
     );
-    const least = kvreport.plural(few.requests, "request|requests");
-    const alike = ranked.length > 1 && few.requests === many.requests;
-    const serve = (names) =>
-      `${names.join(" and ")} ${names.length === 1 && !names[0].includes(" × ") ? "serves" : "serve"}`;
-    const who = alike ? `${none.length ? "Each of the others" : "Each"} serves` : serve([few.name]);
-    const most = few.requests === many.requests ? "" : `, and ${serve([many.name])} ${count(many.requests)}`;
-    const rest = none.length ? `; ${serve(none)} none` : "";
-    return `${who} ${least} of ${tokens(where)} tokens${most}${rest}`.replace(/^one /, "One ");
+    const who = ranked.length === 1 ? few.name : none.length ? "each of the others" : "each";
+    const said = few.requests === many.requests
+      ? `${kvreport.plural(few.requests, "request fits|requests fit")} with ${who}`
+      : `${count(few.requests)} (${few.name}) to ${count(many.requests)} (${many.name}) requests fit`;
+    const rest = none.length ? `, and none with ${none.join(" or ")}` : "";
+    return `At ${tokens(where)} tokens per request, ${said}${rest}`;
   }
 
   /* Names of the lines under a narrow drawing. */

@@ -233,7 +233,7 @@
       make(
         "p",
         { class: "kv-note" },
-        "This command computes the same estimate on your machine. Add --format json for JSON, or --require N to fail in CI if fewer than N requests fit.",
+        "This command computes the same estimate on your machine. Add --format json for JSON output. With --require N, the command fails (in CI, for example) if fewer than N requests fit.",
       ),
       kvreport.command(kvState.answerCommand(site, model, gpu, state, deployment), "estimate command"),
     );
@@ -285,7 +285,7 @@
       make(
         "figcaption",
         {},
-        "Any combination below a line fits in memory. Both axes are logarithmic (base 2).",
+        "Any combination on or below a line fits in memory. A flat line is the engine's limit on sequences. Both axes are logarithmic (base 2).",
         deployment
           ? ` The dotted line is the upper bound for ${
             data.lines[0].name

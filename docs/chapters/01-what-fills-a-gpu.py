@@ -298,8 +298,8 @@ half = int(room // q.kv_request(MODEL, "fp8", tokens=131072))
 claim(full, 7)
 claim(half, 15)
 exercise(
-    f"**2.** A process can use {q.memory('H200') / GiB:.1f} GiB of an H200. How many conversations of 128K tokens of {NAME} fit "
-    "alongside its weights if the cache uses 8 bits per number?",
+    f"**2.** A process can use {q.memory('H200') / GiB:.1f} GiB of an H200. How many 128K-token conversations with {NAME} fit "
+    "next to its weights if the cache uses 8 bits per number?",
     half,
     unit="conversations",
     within=0,
@@ -375,8 +375,8 @@ quiz(
 # ## Next
 #
 # - [The KV cache formula](02-the-formula.py), one factor at a time
-# - [Memory against batch, measured](../evidence/measured/index.md#e2), and
-#   [where memory really ends](../evidence/measured/index.md#e3)
+# - Measured: [memory use by batch size](../evidence/measured/index.md#e2), and
+#   [where memory runs out](../evidence/measured/index.md#e3)
 # - [Llama 3.1 8B on every GPU, in every format and context](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
 # - ["KV-Cache: The Hidden Tax"](https://github.com/harvard-edge/cs249r_book), a tutorial from mlsysim. This chapter recomputes
 #   its memory breakdown. The tutorial gives a cache

@@ -63,7 +63,7 @@ alone = int(left // (times * (q.kv_request(MODEL, tokens=131072) - state) + stat
 claim(shared, 9)
 claim(alone, 1)
 guess(
-    f"{NAME} shares its KV heads, and {shared} requests of 128K tokens fit on an H100 next to the weights. How many would fit without "
+    f"The query heads of {NAME} share KV heads. {shared} requests would fit on an H100 next to the weights if each had 128K tokens. How many would fit without "
     "sharing?",
     alone,
     unit="requests",
@@ -74,19 +74,19 @@ guess(
 )
 
 # %% [markdown]
-# ## Three ways to share
+# ## How heads share keys and values
 #
 # Each head of a layer has its own query. Several heads can share one key and one value:
 #
 # - **MHA** (multi-head attention): every head has its own key and value. Llama 2 7B has
-#   {{ 32 heads = heads("llama-2-7b") }} with queries and stores the keys and values of
-#   {{ 32 heads = kv_heads("llama-2-7b") }}.
+#   {{ 32 = heads("llama-2-7b") }} query heads and
+#   {{ 32 = kv_heads("llama-2-7b") }} KV heads.
 # - **GQA** (grouped-query attention): groups of heads share one key and one value. Llama 3 8B has
-#   {{ 32 heads = heads("llama-3-8b") }} with queries and stores the keys and values of
-#   {{ 8 heads = kv_heads("llama-3-8b") }}.
+#   {{ 32 = heads("llama-3-8b") }} query heads and
+#   {{ 8 = kv_heads("llama-3-8b") }} KV heads.
 # - **MQA** (multi-query attention): all heads share one key and one value. The cache is the smallest, but the loss of quality is the
 #   largest.
-# - **MLA** (multi-head latent attention) stores one compressed list instead. See [the next chapter](05-one-latent-for-all.py).
+# - **MLA** (multi-head latent attention) stores one compressed vector, the latent, instead. See [the next chapter](05-one-latent-for-all.py).
 #
 # The number of KV heads is `num_key_value_heads` in the configuration. If it is missing, it equals `num_attention_heads`.
 
@@ -126,7 +126,7 @@ table(
         "Model",
         "Heads",
         "KV heads",
-        "Shared by",
+        "Query heads per KV head",
         "KiB per token",
         "GiB at 128K",
         "Saved",
@@ -171,7 +171,7 @@ instrument(
         (
             Slider("heads", "KV heads", (1, 2, 4, 8, 16, 32), 5),
             Slider("tokens", "Tokens in each request", tuple(2**n for n in range(11, 18)), 2, "tokens"),
-            Slider("bytes", "Bytes per number of the cache", (1, 2), 1),
+            Slider("bytes", "Bytes per cached number", (1, 2), 1),
         ),
         (
             Output("group", "Query heads per KV head", "ratio", (32, "heads")),
@@ -199,7 +199,7 @@ instrument(
 # %% [markdown]
 # ## A worked example without sharing
 #
-# A published lesson runs Llama 2 7B on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A
+# A published lesson runs Llama 2 7B on an 80 GB GPU. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A
 # request of
 # 4,096 tokens takes {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}, and eight take
 # {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson reserves 14 GiB for the weights. That
@@ -211,8 +211,8 @@ instrument(
 claim((80 - 14) * GiB // q.kv_request("llama-2-7b", tokens=4096), 33)
 claim((80 * GiB - q.weights("llama-2-7b")) // q.kv_request("llama-2-7b", tokens=4096), 33)
 choose(
-    "Two methods make a token smaller: GQA and an FP8 cache. Llama 3 8B uses both, and Llama 2 7B uses neither. How many times smaller "
-    "is a token of Llama 3 8B?",
+    "Two methods reduce the cache per token: GQA and an FP8 cache. Llama 3 8B uses both, and Llama 2 7B uses neither. By what factor is the "
+    "cache per token of Llama 3 8B smaller?",
     wrong("4 times", "This is GQA alone."),
     wrong("6 times", "The two factors multiply."),
     right(
@@ -302,7 +302,7 @@ quiz(
         ),
     ),
     item(
-        "A model has 64 heads and 8 KV heads. By which factor does GQA shrink its cache?",
+        "A model has 64 heads and 8 KV heads. By what factor does GQA shrink its cache?",
         wrong("2", "This would be 32 KV heads."),
         right("8", "64 / 8: eight query heads share one key and value."),
         wrong("56", "The factor is the quotient of the two numbers, not their difference."),
@@ -314,6 +314,6 @@ quiz(
 #
 # - [MLA: one latent for all heads](05-one-latent-for-all.py)
 # - Ainslie et al., ["GQA: Training Generalized Multi-Query Transformer Models"](https://arxiv.org/abs/2305.13245)
-# - [The same model with 32 KV heads down to one, measured](../evidence/measured/index.md#e4)
+# - [Measured: the same model with 32 KV heads, and with fewer](../evidence/measured/index.md#e4)
 # - Try it:
 #   [Llama 2 7B next to Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)

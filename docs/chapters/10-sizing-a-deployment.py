@@ -49,7 +49,7 @@ claim(q.memory("H200"), 150_109_945_856, within=0.002)
 # %% tags=["hide"]
 totals = {n: q.weights(MODEL, "fp8") + 64 * q.kv_request(MODEL, "fp8", tokens=n) for n in (3000, 6000, 12000)}
 guess(
-    "If the prompts become half as long, what percentage of that memory does the application still need?",
+    "If the prompts become half as long, what percentage of the memory for weights and cache does the application still need?",
     100 * totals[3000] / totals[6000],
     unit="%",
     low=1,
@@ -182,8 +182,8 @@ choose(
 )
 
 # %% [markdown]
-# This simple division ignores two facts. An engine reserves memory on every GPU, and a model can be split over one, two, four
-# or eight GPUs, but not over three. With an engine, the following numbers of requests fit:
+# This simple division ignores two facts. An engine reserves memory on every GPU, and tensor parallelism splits a model over one, two,
+# four or eight GPUs, but not over three. With an engine, the following numbers of requests fit:
 
 # %%
 matrix = kvreport.matrix(
@@ -230,7 +230,7 @@ assert [int(found.to_frame().iloc[0]["devices"]) for found in five.values()] == 
 # more or fewer.
 #
 # A published plan for 12,000 tokens uses three H200s. By its own figures, two are enough, and the third is a spare
-# ([the ledger](../evidence/claims/index.md#s2-rag-three-h200)).
+# (see [the claims ledger](../evidence/claims/index.md#s2-rag-three-h200)).
 
 # %% tags=["hide"]
 bars(
@@ -296,7 +296,7 @@ curves(
 #
 # - One pod is one replica with all its GPUs. Request exactly as many GPUs as tensor × pipeline × data ranks
 #   (`nvidia.com/gpu: 2`). GPU requests and limits must be equal, and a GPU is not shared.
-# - The pod's *CPU memory* request covers loading, the tokenizer and host offload. GPU memory is limited by
+# - The pod's memory request must cover model loading, the tokenizer and KV offload to host memory. GPU memory is limited by
 #   `--gpu-memory-utilization`.
 # - Scale on waiting requests or on KV cache usage, not on GPU utilization. GPU utilization is high at every load.
 # - A new replica loads {{ weights("llama-3.1-70b", "fp8") as GB.0 }} before it answers, so until then the running replicas must
@@ -391,9 +391,9 @@ quiz(
 # ## Next
 #
 # - Try it:
-#   [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
-#   whose requests hold {{ 5,800 tokens = 5600 + 400 / 2 }} on average, and
-#   [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
+#   [this example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
+#   with {{ 5,800 tokens = 5600 + 400 / 2 }} per request on average, or
+#   [the same with requests twice as long](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
 # - The context decides the hardware:
 #   [five users with 128K each](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&gpu=h100-sxm-80gb&context=128K&concurrent=5&weights=fp8&kv=fp8)
 #   need four H100s, but

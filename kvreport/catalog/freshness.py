@@ -57,7 +57,7 @@ def newest(catalog: Catalog) -> Iterator[Newest]:
         release = read.changes[-1].at[-1]
         dated = catalog.folder / f"{family}_releases.yaml"
         built = read_yaml(dated, dated.name)["releases"].get(release, {}) if dated.is_file() else {}  # type: ignore[index]
-        yield Newest("release that was read", release, str(built.get("built", "")), family)
+        yield Newest("release whose source we read", release, str(built.get("built", "")), family)
     for kind, many in (("model", catalog.models), ("accelerator", catalog.accelerators)):
         one = max(many.values(), key=lambda record: (record.release or "", record.id), default=None)
         if one is not None:

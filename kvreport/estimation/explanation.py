@@ -293,8 +293,8 @@ def _request_line(estimate: Estimate) -> str:
     state = estimate.state_bytes_per_request_per_gpu
     constant = f", including {state:,} B at any length" if state else ""
     return (
-        f"one request of {tokens:,} tokens holds {held:,} B ({human_bytes(held)}){constant}; one more "
-        f"token adds {estimate.kv_bytes_per_token_per_gpu:,} B{also}"
+        f"one request of {tokens:,} tokens takes {held:,} B ({human_bytes(held)}){constant}; each "
+        f"additional token adds {estimate.kv_bytes_per_token_per_gpu:,} B{also}"
     )
 
 
@@ -506,8 +506,8 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield (
                 f"{total:,} / {each_blocks:,} = {_cut(total / each_blocks)} requests at once"
                 + (
-                    f"; the engine keeps 1 block for itself, so "
-                    f"{counted((total - 1) // each_blocks, 'whole request fits|whole requests fit')}"
+                    "; of the blocks, the engine keeps 1 for itself, and "
+                    f"{counted((total - 1) // each_blocks, 'whole request fits|whole requests fit')} in the others"
                     if plan.kept_blocks == 1
                     else ""
                 )

@@ -153,8 +153,8 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
     return (
         found
         and (
-            f"Expected error in the {_PREDICTED[found.quantity]}, in logs of all GPUs and models: within ±{_percent(found.median)} "
-            f"for half of server starts, and within ±{_percent(found.p90)} for nine in ten. "
+            f"Across the logs of all GPUs and models, half of our predictions of the {_PREDICTED[found.quantity]} were within "
+            f"±{_percent(found.median)} of the logged value, and nine in ten within ±{_percent(found.p90)}. "
             "The error band of one answer is a number of GiB, so it is a larger share of a small pool."
         )
     ) or ""
@@ -172,9 +172,9 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         f"The median error was {_percent(found.median)}; the 90th percentile was {_percent(found.p90)}."
     )
     if found.pools:
-        few = f", for {found.without_error} of them without an error" if found.without_error else ""
+        few = f" ({found.without_error} of them without a recorded error)" if found.without_error else ""
         said += (
-            f" We recorded an 80% error band for {found.pools} logs{few}. The band contained the logged KV cache size in "
+            f" We also recorded an 80% error band for {found.pools} logs{few}. The band contained the logged KV cache size in "
             f"{found.held} of these logs ({found.held / found.pools:.0%})."
         )
     return said

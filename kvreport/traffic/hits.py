@@ -4,7 +4,7 @@ A request's *hit* is its longest leading run of resident blocks. Two policies:
 
 - ``lru``: evicts the least recently used leaf, as vLLM's free queue and SGLang's radix tree do. Exact for every
   size from one pass over the trace (:mod:`kvreport.traffic.reuse`).
-- ``best``: Belady's MIN with bypass. It evicts the block whose next use is farthest away and does not store a
+- ``best``: Belady's MIN with bypass. It evicts the block whose next use is furthest away and does not store a
   block whose own next use is farther than all others'. A parent's next use never lies behind its child's, so the
   farthest block is always a leaf, and the bound is reached by a prefix cache.
 

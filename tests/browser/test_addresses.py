@@ -96,7 +96,7 @@ CASES: Final = {
             "engine": {"sglang": "SGLang", "vllm-0.11": "vLLM 0.11"},
             "context": STATE["context"],
             "gpu": STATE["gpu"],
-            "tp": {"2": "2 GPUs each", "fewest": "Fewest that fit each"},
+            "tp": {"2": "2 GPUs each", "fewest": "Smallest number for each"},
             "nodes": {"2": "2 nodes"},
             "per": {"gpu": "requests per GPU"},
         },

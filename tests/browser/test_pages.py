@@ -781,7 +781,7 @@ def test_what_follows_no_state_says_that_it_is_an_example(visit):
     page.goto(f"{page.url}?context=64K&weights=fp8")
     page.wait_for_selector("[data-kv-example]:visible")
     for note in page.locator("[data-kv-example]").all_inner_texts():
-        assert "shows the example of this page (one" in note
+        assert "shows the default example of this page (one" in note
         assert ", 8K tokens" in note
     page.click("[data-kv-reset]")
     page.wait_for_selector("[data-kv-example]", state="hidden")

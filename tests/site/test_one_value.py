@@ -206,7 +206,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "longest context of a slot on an RTX 3060, cut to 1K",
-        (Place(SLOTS, rf"longest context of one slot \(rounded down to 1K\) is {FIGURE}"),),
+        (Place(SLOTS, rf"longest context of one slot \(rounded down to a multiple of 1K\) is {FIGURE}"),),
         ask('slot_context("llama-3.1-8b", "rtx-3060-12gb")'),
     ),
     Quantity(
@@ -216,7 +216,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "longest num_ctx of Qwen3 32B on an RTX 4090, cut to 1K",
-        (Place(OLLAMA, rf"with all layers on the GPU, rounded down to 1K \| {FIGURE}"),),
+        (Place(OLLAMA, rf"with all layers on the GPU, rounded down to a multiple of 1K \| {FIGURE}"),),
         ask('slot_context("qwen3-32b", "rtx-4090")'),
     ),
     Quantity(
@@ -269,8 +269,8 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "tokens that a request of the sizer's example holds",
-        (Place("chapters/10-sizing-a-deployment.py", rf"requests hold {FIGURE} tokens on average"),),
-        lambda: average_of_link("chapters/10-sizing-a-deployment.py", "the example in the sizer"),
+        (Place("chapters/10-sizing-a-deployment.py", rf"with {FIGURE} tokens per request on average"),),
+        lambda: average_of_link("chapters/10-sizing-a-deployment.py", "this example in the sizer"),
     ),
 )
 SEEDS: Final = (

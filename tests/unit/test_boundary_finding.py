@@ -20,38 +20,43 @@ SHORT = PlotLine("L4", ((1024, 1),))
 def test_the_fewest_and_the_most_and_what_has_none() -> None:
     assert (
         finding(PlotData((FEW, MANY, SHORT)))
-        == "L40S serves 19 requests of 8K tokens, and B200 serves 145; L4 serves none"
+        == "At 8K tokens per request, 19 (L40S) to 145 (B200) requests fit, and none with L4"
     )
     assert (
         finding(PlotData((MANY, FEW, SHORT), chosen=(1024, 1200)))
-        == "L4 serves 1 request of 1K tokens, and B200 serves 1,200"
+        == "At 1K tokens per request, 1 (L4) to 1,200 (B200) requests fit"
     )
 
 
 def test_a_context_between_two_points_is_told_by_the_shorter() -> None:
     assert (
         finding(PlotData((MANY, FEW), chosen=(20_000, 57)))
-        == "B200 serves 70 requests of 16K tokens; L40S serves none"
+        == "At 16K tokens per request, 70 requests fit with B200, and none with L40S"
     )
     assert (
         finding(PlotData((MANY, FEW), chosen=(512, 300)))
-        == "L40S serves 150 requests of 1K tokens, and B200 serves 1,200"
+        == "At 1K tokens per request, 150 (L40S) to 1,200 (B200) requests fit"
     )
 
 
 def test_equal_lines_and_one_line() -> None:
-    assert finding(PlotData((FEW, PlotLine("L40", FEW.points)))) == "Each serves 19 requests of 8K tokens"
+    assert (
+        finding(PlotData((FEW, PlotLine("L40", FEW.points))))
+        == "At 8K tokens per request, 19 requests fit with each"
+    )
     assert finding(PlotData((FEW,))) == ""
     alone = PlotData((PlotLine("one L40", FEW.points), PlotLine("gpt-oss-20b", ())))
-    assert finding(alone) == "One L40 serves 19 requests of 8K tokens; gpt-oss-20b serves none"
+    assert (
+        finding(alone) == "At 8K tokens per request, 19 requests fit with one L40, and none with gpt-oss-20b"
+    )
     assert finding(PlotData((PlotLine("L40", ()), PlotLine("L4", ())))) == ""
 
 
 def test_several_devices_serve() -> None:
     several = (PlotLine("2 × L40S", FEW.points), MANY)
-    assert finding(PlotData(several)) == "2 × L40S serve 19 requests of 8K tokens, and B200 serves 145"
+    assert finding(PlotData(several)) == "At 8K tokens per request, 19 (2 × L40S) to 145 (B200) requests fit"
     assert finding(PlotData((FEW, PlotLine("L4", ()), PlotLine("T4", ())))) == (
-        "L40S serves 19 requests of 8K tokens; L4 and T4 serve none"
+        "At 8K tokens per request, 19 requests fit with L40S, and none with L4 or T4"
     )
 
 
@@ -63,7 +68,7 @@ def test_the_picture_of_first_predictions_says_what_it_shows():
     said = errors_at_first_sight.finding(charts.FirstSights(tuple(seen), ("inside", "outside"), 3, empty=1))
     assert (
         said
-        == "Half of the 7 predictions that we made before using the log are within 3.0% of the logged value. In 3 of 7, the logged value is inside the 80% band"
+        == "Half of the 7 predictions that we made before using a log are within 3.0% of the value in that log. For 3 of 7, the logged value is inside the 80% band"
     )
 
 

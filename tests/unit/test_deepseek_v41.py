@@ -88,5 +88,5 @@ def test_what_the_kernels_store_is_what_a_token_is_said_to_take(
     )
     told = found.to_dict()
     assert told["kv_bytes_per_token_per_gpu"] == per_token
-    assert any(f"one more token adds {per_token:,} B" in line for line in found.explanation)
+    assert any(f"each additional token adds {per_token:,} B" in line for line in found.explanation)
     assert told["max_concurrent_requests_by_memory"] <= told["max_concurrent_requests_ceiling"]

@@ -253,7 +253,7 @@ def test_one_whole_request_is_singular_in_the_explanation() -> None:
     answer = kvreport.estimate(
         "Qwen/Qwen3-32B", gpu="l40s", context_tokens=40960, tensor_parallel=2, utilization=0.85
     )
-    assert any(line.endswith("so 1 whole request fits") for line in answer.explanation)
+    assert any(line.endswith("and 1 whole request fits in the others") for line in answer.explanation)
 
 
 def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() -> None:
@@ -261,7 +261,9 @@ def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() ->
         "Qwen/Qwen2.5-7B-Instruct", gpu="h100-sxm-80gb", context_tokens=8192, pipeline_parallel=3
     )
     fullest, fewest = (
-        line for line in answer.explanation if line.endswith("requests at once") or "keeps 1 block" in line
+        line
+        for line in answer.explanation
+        if line.endswith("requests at once") or "keeps 1 for itself" in line
     )
     quotients = []
     for line in (fullest, fewest):
@@ -309,7 +311,7 @@ def test_a_request_of_deepseek_v4_holds_what_sglang_stores_whatever_the_cache_is
         answer = kvreport.estimate("deepseek-ai/DeepSeek-V4-Pro", context_tokens=8890, kv=kv, **asked)
         lines.append(next(line for line in answer.explanation if line.startswith("one request of")))
     held, reserved = (
-        int(one.replace(",", "")) for one in re.findall(r"(?:holds|reserves) ([\d,]+) B", lines[1])
+        int(one.replace(",", "")) for one in re.findall(r"(?:takes|reserves) ([\d,]+) B", lines[1])
     )
     assert held <= reserved
     assert lines[0] == lines[1]

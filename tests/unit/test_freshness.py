@@ -57,7 +57,7 @@ def test_a_file_is_as_old_as_the_last_commit_that_changed_it(freshness: Any, tmp
     }
     assert freshness.old(days, date(2026, 4, 2), 90) == [(91, "a.yaml")]
     assert freshness.old(days, date(2026, 4, 1), 90) == []
-    rows = [Newest("model", "M", "2026-03"), Newest("release that was read", "1.0", family="mlx")]
+    rows = [Newest("model", "M", "2026-03"), Newest("release whose source we read", "1.0", family="mlx")]
     found = freshness.facts({"mlx": "1.1"}, days, date(2026, 4, 2))
     assert [(one.name, one.files, one.oldest) for one in found.data] == [
         ("a.yaml", 1, "2026-01-01"),
@@ -66,7 +66,7 @@ def test_a_file_is_as_old_as_the_last_commit_that_changed_it(freshness: Any, tmp
     ]
     told = freshness.report(found, rows, days, 90)
     assert "| model | M | - | 2026-03 | 32 |" in told
-    assert "| release of mlx that was read | 1.0 | 1.1 | not stated | not known |" in told
+    assert "| release of mlx whose source we read | 1.0 | 1.1 | not stated | not known |" in told
     assert told[-2:] == ["1 of 3 files were checked more than 90 days ago.", "- a.yaml: 91 days"]
 
 
@@ -81,5 +81,5 @@ def test_the_file_is_what_the_script_writes(freshness: Any) -> None:
 
 def test_the_newest_of_a_catalog_has_its_day() -> None:
     rows = {one.kind: one for one in newest(open_catalog(data_dir()))}
-    assert {"release that was read", "model", "accelerator", "start-up log"} == set(rows)
-    assert all(one.day >= "2026-09" for kind, one in rows.items() if kind != "release that was read")
+    assert {"release whose source we read", "model", "accelerator", "start-up log"} == set(rows)
+    assert all(one.day >= "2026-09" for kind, one in rows.items() if kind != "release whose source we read")

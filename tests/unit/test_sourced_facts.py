@@ -32,7 +32,7 @@ def test_the_data_page_states_the_shares() -> None:
         assert found >= FLOOR * len(models)
     release, licence, context = shares
     assert sourced(models) == (
-        f"share with a cited source: release date {release}, license {licence}, context limit {context}"
+        f"release date cited for {release}, license for {licence}, context limit for {context}"
     )
     assert sourced([]) == ""
 

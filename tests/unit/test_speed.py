@@ -61,7 +61,7 @@ def test_the_section_is_one_figure_with_its_data() -> None:
     )
     assert len(page.select("figure svg.kv-speed path:not(.kv-gridline)")) == len(made()["paths"]) == 4
     assert len(page.select("table tbody tr")) == 4
-    assert "shows the example of this page (one H100)" in page.get_text()
+    assert "shows the default example of this page (one H100)" in page.get_text()
     assert page.select_one("[role=img]")["aria-label"]  # type: ignore[index]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -101,23 +101,13 @@ def finding(data: PlotData) -> str:
     )
     (least, few), (most, many) = ranked[0], ranked[-1]
     none = [line.name for line in data.lines if at not in dict(line.points)]
-    told = f"{counted(least, 'request|requests')} of {units.human_tokens(at)} tokens"
-    alike = len(ranked) > 1 and least == most
-    said = (
-        f"{'Each of the others' if none else 'Each'} serves {told}"
-        if alike
-        else f"{_does_serve([few])} {told}"
-    )
+    said = f"At {units.human_tokens(at)} tokens per request, "
     if least != most:
-        said += f", and {_does_serve([many])} {units.count(most)}"
-    if none:
-        said += f"; {_does_serve(none)} none"
-    return f"One{said[3:]}" if said.startswith("one ") else said
-
-
-def _does_serve(names: Sequence[str]) -> str:
-    """``L4 serves``, ``2 × L4 serve``."""
-    return f"{' and '.join(names)} {'serves' if len(names) == 1 and ' × ' not in names[0] else 'serve'}"
+        said += f"{units.count(least)} ({few}) to {units.count(most)} ({many}) requests fit"
+    else:
+        who = few if len(ranked) == 1 else "each of the others" if none else "each"
+        said += f"{counted(least, 'request fits|requests fit')} with {who}"
+    return f"{said}, and none with {' or '.join(none)}" if none else said
 
 
 def positions(data: PlotData, width: int = plot.PLOT_WIDTH, height: int = plot.PLOT_HEIGHT) -> dict[str, Any]:

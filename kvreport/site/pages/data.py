@@ -74,7 +74,7 @@ def page(site: SiteData) -> Page:
         sections=(
             Section("downloads", "Downloads", render("data/files.html", "data/", names)),
             Section("cite", "License and citation", render("data/cite.html", "data/", names)),
-            Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
+            Section("dictionary", "Data dictionary", render("data/dictionary.html", "data/", names)),
             Section("read", "Read the data", render("data/read.html", "data/", names)),
             Section("changes", "What changed", render("data/changes.html", "data/", names)),
             Section("releases", "Data releases", render("data/releases.html", "data/", names)),
@@ -107,7 +107,7 @@ def of_catalog(catalog: Catalog) -> Iterator[Section]:
             for one in newest(catalog)
         ]
         shown = render("data/age.html", "data/", {"freshness": found, "newest": rows})
-        yield Section("age", "Age of the data: newest models and releases", shown)
+        yield Section("age", "How current the data is: newest models and releases", shown)
     names = catalog.known_names
     if names is not None:
         table = _known(names)
@@ -218,7 +218,7 @@ def sourced(models: Sequence[Model]) -> str:
         for field in ("release", "licence", "context_tokens")
     ]
     release, licence, context = (f"{100 * share:.0f}%" for share in shares)
-    return f"share with a cited source: release date {release}, license {licence}, context limit {context}"
+    return f"release date cited for {release}, license for {licence}, context limit for {context}"
 
 
 def _has_source(model: Model, field: str) -> bool:
@@ -234,7 +234,9 @@ def _files(site: SiteData) -> Iterator[Link]:
     ):
         note = NOTES.get(name, "rows as text, in parts" if name.startswith("capacity") else "")
         yield Link(name, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
-    yield Link("v1/site.json", f"{FOLDER}/v1/site.json", "accelerators, formats and contexts for programs")
+    yield Link(
+        "v1/site.json", f"{FOLDER}/v1/site.json", "accelerators, formats and contexts, machine-readable"
+    )
     yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "cache profiles of all models in one file")
 
 

@@ -106,8 +106,8 @@ def finding(data: charts.FirstSights) -> str:
     banded = sum(mark.band in (BAND_NAMES[True], BAND_NAMES[False]) for mark in data.marks) + data.empty
     inside = sum(mark.band == BAND_NAMES[True] for mark in data.marks)
     return (
-        f"Half of the {units.count(len(errors))} predictions that we made before using the log are within {np.median(errors):.1%} of the logged value. "
-        f"In {units.count(inside)} of {units.count(banded)}, the logged value is inside the 80% band"
+        f"Half of the {units.count(len(errors))} predictions that we made before using a log are within {np.median(errors):.1%} of the value in that log. "
+        f"For {units.count(inside)} of {units.count(banded)}, the logged value is inside the 80% band"
     )
 
 
@@ -120,7 +120,7 @@ def counts(found: FirstSeen, request: charts.ChartRequest) -> str:
     logs = [log for run in found.runs for log in run.logs if not is_own(log)]
     return (
         f"The chart at the top covers {units.count(len(data.marks) + data.empty)} logs that state a number of tokens. The "
-        "errors and bands of the first table are those of all servers that started. The prediction error (in tokens or bytes) is "
+        "first table covers all servers that started, including those whose logs state no number of tokens. The prediction error (in tokens or bytes) is "
         "known for "
         f"{units.count(len(errors_of(logs)))} of them, and {units.count(len(bands_of(logs)))} have an error band."
     )

@@ -172,7 +172,7 @@ def page_of(
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
-        ("layouts", "Errors by parallel layout", _tables(*layout_evidence.tables(found))),
+        ("layouts", "Errors by layout and feature", _tables(*layout_evidence.tables(found))),
         ("where", "Errors by engine, model family and weight format", _tables(*_by(found))),
         *others,
     ]
@@ -200,7 +200,7 @@ def _tables(*tables: Table) -> Markup:
 def _conclusion(found: Validation) -> str:
     compared = sum(bool(case.comparisons) or case.starts_predicted is not None for case in found.cases)
     parts = [
-        f"Of {len(found.cases)} published start-up logs, {compared} contain enough information to be tested"
+        f"Of {units.count(len(found.cases))} published start-up logs, {units.count(compared)} contain enough information to be tested"
     ]
     errors = [
         f"{_share(one.median)} and {_share(one.p90)} for {words}"
@@ -254,7 +254,7 @@ def _statistics(
     )
 
 
-_UNKNOWN_TOO: Final = {"complete": "", "all": "including logs with some flags unknown"}
+_UNKNOWN_TOO: Final = {"complete": "", "all": "including logs with some flags assumed"}
 
 
 def _errors(found: Validation) -> Table:
@@ -295,7 +295,7 @@ def _planner(found: PlannerCheck) -> Table:
     ]
     if found.layout_points:
         rows += [
-            ("models with pipeline or decode-context parallelism", found.layout_models, None),
+            ("models with pipeline or decode context parallelism", found.layout_models, None),
             ("rows of these models (a model with one set of flags in one layout)", found.layout_rows, None),
             ("points of these rows", found.layout_points, None),
             ("points of these rows where both are equal", found.layout_equal, found.layout_points),

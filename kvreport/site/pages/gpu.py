@@ -395,8 +395,8 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
         )
         rows.append(Row(Cell(label), cells))
     return Table(
-        caption=f"The largest model, by parameters, that one {name} serves at "
-        f"{units.human_tokens(site.counted_context)} tokens, by weight format",
+        caption=f"The model with the most parameters that one {name} serves at "
+        f"{units.human_tokens(site.counted_context)} tokens, for each weight format",
         head=Column("Weight format", numeric=False),
         columns=(
             Column("Largest model", numeric=False),
@@ -456,7 +456,7 @@ def _on_slices(site: SiteData, gpu: Accelerator) -> Table:
         return tables.users_cell(found.max_concurrent_requests, found.verdict, found.shortfall_bytes)
 
     return listing(
-        f"Concurrent requests of {units.human_tokens(site.counted_context)} tokens on one slice, for models with many quantized copies, as released",
+        f"Concurrent requests of {units.human_tokens(site.counted_context)} tokens on one slice, for popular models, weights as released",
         sorted(often[:ON_SLICES], key=lambda model: (site.parameters[model.id], model.id)),
         texts("Model", lambda model: Cell(model.name, href=f"models/{model.slug}/")),
         *(numbers(", ".join(names), partial(requests, name=names[0])) for names in sizes.values()),

@@ -154,7 +154,7 @@ def models(site: SiteData) -> Names:
         "table": Table(
             caption=f"Weights are as released{_stand_in(stand_in)}. Requests are concurrent requests of 8K tokens each on the fewest "
             f"{name}s that serve the model, with {site.engine.label}. KV per token is what one more token adds at full context. Where "
-            "windows or recurrent states stop that growth, it is the cache of a request of full context, divided by its tokens",
+            "windows or recurrent states stop that growth, it is the cache of a full-context request divided by the number of tokens",
             head=Column("Model", numeric=False),
             columns=(
                 Column("Parameters"),

@@ -23,7 +23,7 @@ def tables(found: Validation) -> list[Table]:
             numbers("From flags alone: logs", lambda one: one.from_flags.count),
             numbers("Median error", lambda one: _share(one.from_flags.median)),
             numbers("90th percentile", lambda one: _share(one.from_flags.p90)),
-            numbers("From the printed pool: logs", lambda one: one.from_pool.count),
+            numbers("Logs, from the logged pool", lambda one: one.from_pool.count),
             numbers("Median error", lambda one: _share(one.from_pool.median)),
             numbers("90th percentile", lambda one: _share(one.from_pool.p90)),
         )

@@ -37,7 +37,7 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". Around our first predictions of {first.logs} pools, today's band contains {first.coverage:.0%} of the logged sizes"
+        else f". Applied to our first predictions for {first.logs} pools, today's band contains {first.coverage:.0%} of the logged sizes"
     )
     return (
         f"We tested today's rules on {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
@@ -66,7 +66,7 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
     return listing(
         f"{engine_name(family)}: the band fitted to contain 80% of first predictions, by kind of server. "
         "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory. "
-        "Kinds with fewer than ten sources have too few logs for a precise width, and a wide band",
+        "Kinds with fewer than ten sources have too few logs for a precise width, so their band is wide",
         bands,
         texts("Kind of server", lambda name: BANDS.get(name, name)),
         numbers("Sources", lambda name: bands[name].sources),
@@ -107,7 +107,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
     if any(one.width is not None for one in kinds.values()):
         measure = (
             ". Band widths are multiples of (reserve + 1 GiB); the reserve is the memory that the engine is predicted to need besides weights and KV cache. "
-            "A kind with fewer than ten sources gets at least a tenth more than the widest band of the others"
+            "For a kind with fewer than ten sources, the band is at least 10% wider than the widest band of the other kinds"
         )
 
     def width(kind: Kind) -> Cell:
@@ -161,7 +161,7 @@ def _constants(found: LeftOut) -> Table:
 
     constants = found.constants
     return listing(
-        "Fitted constants: values that the engine's source does not state",
+        "Fitted constants: values that the engine's source code does not state",
         constants,
         texts("Constant", lambda name: CONSTANTS.get(name, (name, ""))[0]),
         numbers("Value", lambda name: Cell(said(name, constants[name].value), value=constants[name].value)),

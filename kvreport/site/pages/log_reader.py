@@ -95,9 +95,9 @@ def _lines() -> Table:
         if owner not in known:
             known.append(owner)
     return Table(
-        "Meanings of the log lines that this page recognizes, with example values. All other lines are listed as unrecognized and do not affect the result.",
+        "What this page recognizes in a log, with example values. All other lines are listed as unrecognized and do not affect the result.",
         Column("Engine", numeric=False),
-        (Column("Meaning of the line", numeric=False),),
+        (Column("Message", numeric=False),),
         tuple(
             Row(Cell(_ANY if _ANY in names else ", ".join(names)), (Cell(said[says]),))
             for says, names in owners.items()

@@ -312,10 +312,10 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
         for machine in every
     )
     table = Table(
-        f"For each machine and use: the first of {len(found)} models in Ollama’s library that fits on the GPU and "
-        f"may reach {PACE} tokens/s, at {units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. If none reaches this speed, it is "
-        "the first that fits. "
-        f"Models of the last {RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones",
+        f"Each column shows the first of {len(found)} models in Ollama’s library that fits on the GPU at "
+        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Its speed bound is at least {PACE} tokens/s, if any model "
+        "that fits is that fast. "
+        f"Models released in the last {RECENT_MONTHS} months are tried first, larger models before smaller ones",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -451,7 +451,7 @@ def _contexts(machine: Accelerator, found: tuple[Candidate, ...], device: LocalD
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
     return Table(
-        f"Longest context (tokens, rounded down to 1K) of one slot on the {machine.name} with every layer on the GPU and a "
+        f"Longest context (tokens, rounded down to a multiple of 1K) of one slot on the {machine.name} with every layer on the GPU and a "
         "16-bit cache",
         Column("Model", numeric=False),
         tuple(Column(mix.upper(), "usual" if mix == USUAL_MIX else "") for mix in USUAL_FIRST),
@@ -553,7 +553,7 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
         if any(cell.value for cell in cells):
             rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
     return Table(
-        f"Longest context (tokens, rounded down to 1K) of one request on the {machine.name} with mlx-lm and a 16-bit cache",
+        f"Longest context (tokens, rounded down to a multiple of 1K) of one request on the {machine.name} with mlx-lm and a 16-bit cache",
         Column("Model", numeric=False),
         tuple(Column(label) for label in MLX_FORMATS.values()),
         tuple(rows),
@@ -636,7 +636,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
             usable = Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes)
             rows.append(Row(Cell(name, hint=one.name), (usable, *cells)))
     table = Table(
-        f"Longest context (tokens, rounded down to 1K) of {model.name} with every layer on the GPU, by machine and "
+        f"Longest context (tokens, rounded down to a multiple of 1K) of {model.name} with every layer on the GPU, by machine and "
         "quantization",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(mix.upper()) for mix in MIXES)),

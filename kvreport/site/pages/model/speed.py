@@ -208,7 +208,7 @@ def _table(model: Model, on: str, asked: Demand, peaks: Peaks, lines: list[tuple
             Column("Requests that fit"),
             Column("Minimum decode step", "ms"),
             Column("Maximum per request", "tokens/s"),
-            Column("Maximum in total", "tokens/s"),
+            Column("Maximum total", "tokens/s"),
             Column("Bottleneck", numeric=False),
             Column("Minimum time to first token", "ms"),
             Column("Bottleneck", numeric=False),
