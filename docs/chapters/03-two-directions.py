@@ -502,6 +502,6 @@ quiz(
 # - Try it:
 #   [four users of 128K in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0),
 #   then make the requests shorter
-# - [MHA, GQA, MQA](04-sharing-heads.py): making a token cheaper
+# - [MHA, GQA, MQA](04-sharing-heads.py): less cache per token
 # - [Llama 3.1 8B](../models/meta-llama--Llama-3.1-8B-Instruct/index.md) and [H100](../gpus/h100-sxm-80gb/index.md) in all
 #   combinations

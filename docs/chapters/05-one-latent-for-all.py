@@ -276,10 +276,10 @@ exercise(
 # %% tags=["hide"]
 ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(MODEL)
 exercise(
-    f"**2.** On one GPU with a 16-bit cache, a token of Llama 3.1 8B takes how many times as much cache as a token of {NAME}?",
+    f"**2.** On one GPU with a 16-bit cache, Llama 3.1 8B takes how many times as much cache per token as {NAME}?",
     ratio,
     unit="times",
-    solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(MODEL):,.0f}. The smaller model has the larger token.",
+    solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(MODEL):,.0f}. The smaller model takes more cache per token.",
     digits=2,
 )
 

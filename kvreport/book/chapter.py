@@ -87,9 +87,8 @@ def holds(condition: Callable[[], bool]) -> None:
     except (ArithmeticError, InputError, LookupError):
         held = False  # One of its cases does not exist for this model.
     if not held:
-        print(
-            "Note: a statement in this section describes the original settings and does not hold for yours."
-        )  # noqa: T201
+        note = "a statement in this section describes the original settings and does not hold for yours."
+        print(f"Note: {note}")  # noqa: T201
 
 
 def room(q: Quantities, model: str, gpu: str, *, devices: int = 1, weights: str | None = None) -> float:

@@ -77,7 +77,7 @@ def test_the_picture_of_all_models_names_two_of_one_size_with_caches_far_apart()
     marks += [charts.Mark("small", 10.0, 0.1, "a"), charts.Mark("large", 1000.0, 400.0, "a")]
     said = index.finding(charts.Landscape(tuple(marks), ("a", "b")))
     assert said == (
-        "usual and thrifty have weights of the same size (103 GiB), but a token of usual takes 60 times as much KV cache"
+        "usual and thrifty have weights of the same size (103 GiB), but a token of usual takes 60 times as much KV cache in the models' default formats"
     )
     assert index.finding(charts.Landscape(tuple(marks[1:]), ("a", "b"))) == ""
 

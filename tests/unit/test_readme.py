@@ -1,6 +1,7 @@
 """What README shows of the command line is what the command line prints."""
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -25,3 +26,9 @@ def test_every_line_that_is_shown_is_printed(command, output, capsys):
 
 def test_the_first_example_is_an_estimate():
     assert SHOWN[0][0].startswith("estimate ")
+
+
+def test_the_picture_of_readme_has_the_figures_of_its_example():
+    draw = runpy.run_path(str(README.parent / "scripts" / "draw_readme.py"))
+    assert draw["TARGET"].read_text(encoding="utf-8") == draw["picture"]()
+    assert f"]({draw['TARGET'].name})" in README.read_text(encoding="utf-8")

@@ -287,7 +287,7 @@ def finding(data: charts.Landscape) -> str:
         return ""
     return (
         f"{large.name} and {small.name} have weights of the same size ({large.weights_gib:,.0f} GiB), "
-        f"but a token of {large.name} takes {factor:,.0f} times as much KV cache"
+        f"but a token of {large.name} takes {factor:,.0f} times as much KV cache in the models' default formats"
     )
 
 

@@ -129,7 +129,7 @@ def _example(site: SiteData) -> Model:
 
 def _table(site: SiteData, model: Model, longest: int) -> Table:
     caption = (
-        f"64 concurrent requests (96 at peak) of {model.name}: prompts of {units.count(float(_START['prompt']))} tokens, "
+        f"64 concurrent requests (96 at peak) to {model.name}: prompts of {units.count(float(_START['prompt']))} tokens, "
         f"answers of {_START['output']}, a maximum context of {units.count(longest)}, and one spare replica"
     )
     try:
