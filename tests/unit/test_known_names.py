@@ -175,6 +175,6 @@ def test_an_accelerator_of_the_list_has_no_record(one: KnownAccelerator) -> None
 def test_each_release_that_was_read_is_of_a_named_engine() -> None:
     age = next(section for section in of_catalog(CATALOG) if section.id == "age")
     rows = BeautifulSoup(age.html, "html.parser").table.select("tbody th")
-    engines = [row.text.removesuffix(", release that was read") for row in rows if "read" in row.text]
+    engines = [row.text.removesuffix(", release whose source we read") for row in rows if "read" in row.text]
     assert {"vLLM", "SGLang", "TensorRT-LLM", "transformers"} <= set(engines)
     assert len(engines) == len(set(engines))
