@@ -384,7 +384,7 @@ def test_whichever_change_fails_the_last_dataset_stands(catalog, chosen, tmp_pat
 
 def test_records_become_a_table_without_pandas(catalog):
     """Arrow's own way from records loads pandas, which takes longer than the small tables."""
-    rows = write.tables.accelerator_rows(catalog.accelerators.values())
+    rows = write.small_tables.accelerator_rows(catalog.accelerators.values())
     names = [{name: row[name] for name in ACCELERATORS.names} for row in rows]
     assert arrow.record_table(ACCELERATORS, rows).equals(
         pa.Table.from_pylist(names, arrow.schema(ACCELERATORS))

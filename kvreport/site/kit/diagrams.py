@@ -26,8 +26,6 @@ TICK: Final = 10
 _BOX: Final = 8.6
 _HEIGHT: Final = 28
 """Width of a layer's place in the strip, of its box, and the strip's height."""
-_LABEL_NEEDS: Final = 16
-"""Thousandths of a bar that one character of a label takes, roughly."""
 
 
 def role(group: LayerGroup) -> tuple[str, str]:
@@ -139,8 +137,6 @@ def bar(title: str, parts: Sequence[tuple[str, str, int]], total_bytes: int, cap
             continue
         end = min(1000, start + max(2, round(1000 * size / total_bytes)))
         text = f"{units.gib(size, 1)} GiB"
-        slices.append(
-            BarPart(css, label, text, start, end - start, end - start >= _LABEL_NEEDS * len(text) // 2)
-        )
+        slices.append(BarPart(css, label, text, start, end - start))
         start = end
     return Bar(title=title, slices=tuple(slices), caption=caption)

@@ -65,7 +65,6 @@ class BarPart:
     text: str
     start: int
     width: int
-    inside: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,10 +284,7 @@ def compute_bytes(
     step = plan_step(network, options, cells)
     if not (_has_inputs_by_layer(network) or _every_row_leaves(options, cells)):
         network, placement = _folded(network, placement)
-    backends = (
-        *(_backend(device, options) for device in devices),
-        Backend("host", 32),
-    )
+    backends = (*(_backend(device, options) for device in devices), Backend(32))
     pipelined = _pipelined(options, devices, placement)
     homes = replace(placement, shares=())
     plain = _planned(network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
@@ -316,7 +313,7 @@ def slot_buffers(local: LocalModel, device: LocalDevice, context: int, cache: st
 
 def _backend(device: LocalDevice, options: LocalOptions) -> Backend:
     copies = device.scratch in options.cache_copies and not options.wide_masks
-    return Backend(device.name, device.align, scratch=device.scratch, copies_caches=copies)
+    return Backend(device.align, scratch=device.scratch, copies_caches=copies)
 
 
 def _every_row_leaves(options: LocalOptions, cells: Cells) -> bool:
@@ -421,7 +418,7 @@ def _planned(
     for leaf in graph.leafs if known else ():
         if leaf.weight and leaf.home == homes.cpu:
             leaf.nbytes = known.get(leaf.ne[:3], 4 * leaf.count if leaf.ne[1] == 1 else leaf.count)
-    assign(graph, backends, op_offload=bool(known))
+    assign(graph, backends)
     if step.auto and step.fused and not _stays(network, step, homes, backends):
         return _planned(network, replace(step, fused=False), homes, backends, copies, sizes)
     return tuple(sizes_of(graph, backends, copies=copies))
@@ -449,7 +446,7 @@ _ANY_CELLS: Final = 1 << 12
 @lru_cache(maxsize=4096)
 def _fused_stays(network: Network, few: WorstStep, homes: Placement, backends: tuple[Backend, ...]) -> bool:
     graph = build_graph(network, few, homes)
-    assign(graph, backends, op_offload=True)
+    assign(graph, backends)
     return all(tensor.backend == home for tensor, home in graph.fused)
 
 

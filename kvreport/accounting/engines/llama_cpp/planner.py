@@ -30,7 +30,6 @@ OFFLOAD_MIN_BATCH: Final = 32
 class Backend:
     """Where operations run."""
 
-    name: str  # What it is called in the result.
     align: int = 128  # Bytes that every allocation is a multiple of.
     # True if it takes over operations with weights in host memory (CUDA does, RPC does not).
     offloads: bool = False
@@ -38,14 +37,13 @@ class Backend:
     copies_caches: bool = False  # True if flash attention reserves 16-bit copies of the caches that it reads.
 
 
-def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offload: bool = True) -> list[int]:
+def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1) -> list[int]:
     """Bytes of each backend's compute buffer.
 
     ``backends``: in order of preference; the CPU is the last. ``copies``: copies of every split's inputs
-    (pipeline parallelism keeps four). ``op_offload``: whether devices may take over operations on weights
-    in host memory.
+    (pipeline parallelism keeps four).
     """
-    assign(graph, backends, op_offload=op_offload)
+    assign(graph, backends)
     return sizes(graph, backends, copies=copies)
 
 
@@ -55,7 +53,7 @@ def sizes(graph: Graph, backends: Sequence[Backend], *, copies: int = 1) -> list
     return _allocate(nodes, leafs, backends)
 
 
-def _first_choice(tensor: Tensor, backends: Sequence[Backend], *, op_offload: bool) -> int:
+def _first_choice(tensor: Tensor, backends: Sequence[Backend]) -> int:
     holder = tensor.root or tensor
     if holder.home is not None:
         return holder.home
@@ -66,7 +64,7 @@ def _first_choice(tensor: Tensor, backends: Sequence[Backend], *, op_offload: bo
     for src in tensor.srcs:
         if src.weight and src.home is not None:
             last = len(backends) - 1
-            if op_offload and src.home == last and _batch(tensor) >= OFFLOAD_MIN_BATCH:
+            if src.home == last and _batch(tensor) >= OFFLOAD_MIN_BATCH:
                 for index in range(last):
                     if backends[index].offloads:
                         return index
@@ -86,15 +84,11 @@ def _batch(tensor: Tensor) -> int:
             return tensor.ne[1] * tensor.ne[2] * tensor.ne[3]
 
 
-def assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> None:
+def assign(graph: Graph, backends: Sequence[Backend]) -> None:
     """Choose a backend for every node: by weights and caches, then by what its neighbors got (passes 1 to 4)."""
     for tensor in (*graph.leafs, *graph.nodes):
         if tensor.backend == -1:
-            tensor.backend = (
-                tensor.pinned
-                if tensor.pinned is not None
-                else _first_choice(tensor, backends, op_offload=op_offload)
-            )
+            tensor.backend = _first_choice(tensor, backends) if tensor.pinned is None else tensor.pinned
     computed = [node for node in graph.nodes if node.op not in VIEW_OPS]
     last = len(backends) - 1
     for order, devices_only in (

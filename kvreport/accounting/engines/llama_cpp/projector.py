@@ -72,7 +72,7 @@ class Projector:
     @property
     def compute(self) -> int:
         """Bytes of its compute buffer after loading, with flash attention."""
-        return max(plan(_graph(self), (Backend("device"), Backend("host", 32))))
+        return max(plan(_graph(self), (Backend(), Backend(32))))
 
 
 def _graph(own: Projector) -> Graph:
