@@ -38,7 +38,8 @@ import read_engine_classes
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import read_config_report
-from kvreport.architectures.hub import NoConnectionError, fetch
+from kvreport.architectures.hub import fetch
+from kvreport.architectures.hub_client import NoConnectionError
 from kvreport.architectures.keys import read_json
 from kvreport.architectures.not_a_config import config_file
 from kvreport.architectures.repository_names import quantized_name

@@ -13,44 +13,33 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from threading import Thread
-from time import monotonic
-from typing import IO, Any, Final, TypeVar
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from typing import Final
+from urllib.parse import quote
 
 from kvreport.architectures.gguf_header import header_bytes
 from kvreport.architectures.gguf_names import is_mix_name, mix_of, stem_of
+from kvreport.architectures.hub_client import MAX_BYTES, SHA, HubClient
 from kvreport.architectures.keys import read_json
 from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
 from kvreport.architectures.quantizer_files import quantizer_file
 from kvreport.architectures.safetensors import INDEXES, MAX_HEADER_BYTES, read_witness
-from kvreport.budgets import HUB, HUB_LISTING, guard
+from kvreport.budgets import guard
 from kvreport.errors import InputError, shorten
 
 ENDPOINT: Final = "https://huggingface.co"
 MAIN: Final = "main"
-MAX_BYTES: Final = HUB.bytes
-TIMEOUT_SECONDS: Final = 30
-"""Longest silence of a connection; :data:`kvreport.budgets.HUB` bounds all of them together."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _REVISION: Final = re.compile(r"[A-Za-z0-9][\w./-]{0,199}", re.ASCII)
-_SHA: Final = re.compile(r"[0-9a-f]{7,64}")
 _CONFIGS: Final = ("config.json", "params.json")
 _SINGLE: Final = "model.safetensors"
 _NO_MODEL: Final = re.compile(r"mmproj|imatrix")
 GGUF_STEP_BYTES: Final = 4 << 20
 """First step of a header: tokens of a usual vocabulary are in it."""
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +127,6 @@ def _kept_folder(name: str, revision: str | None, kind: str, cache: Path | None)
     return folder if commit is not None and folder.is_dir() else None
 
 
-class NoConnectionError(InputError):
-    """The Hub could not be asked; what was fetched before may do."""
-
-
 def fetch(
     name: str, revision: str | None = None, *, cache: Path | None = None, endpoint: str | None = None
 ) -> Repository:
@@ -171,13 +156,13 @@ def fetch(
         return Repository(name, commit, folder)
 
 
-def _asked(name: str, revision: str | None, endpoint: str | None) -> tuple[_Hub, str]:
+def _asked(name: str, revision: str | None, endpoint: str | None) -> tuple[HubClient, str]:
     """The repository on its Hub and the revision, both checked."""
     if not is_repository_id(name):
         raise InputError(f"model: found {shorten(name)}; allowed: a Hub id, org/name")
     if revision is not None and not _is_revision(revision):
         raise InputError(f"revision: found {shorten(revision)}; allowed: a branch, tag or commit")
-    return _Hub(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT), revision or MAIN
+    return HubClient(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT), revision or MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +269,7 @@ def gguf_parts(files: Iterable[str], mix: str | None) -> tuple[str, ...]:
     return ()
 
 
-def _gguf_header(hub: _Hub, commit: str, name: str) -> bytes:
+def _gguf_header(hub: HubClient, commit: str, name: str) -> bytes:
     """The header of a GGUF file, asked for in growing steps, since nothing says how long it is."""
     data, step = b"", GGUF_STEP_BYTES
     while len(data) < MAX_BYTES:
@@ -299,159 +284,7 @@ def _gguf_header(hub: _Hub, commit: str, name: str) -> bytes:
     raise InputError(f"model {hub.name}: found {name} without a whole header; allowed: a GGUF file")
 
 
-class _Hub:
-    """One repository on one Hub."""
-
-    def __init__(self, name: str, endpoint: str) -> None:
-        self.name = name
-        self.endpoint = endpoint.rstrip("/")
-        parts = urlsplit(self.endpoint)
-        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-            raise InputError(f"HF_ENDPOINT: found {shorten(endpoint)}; allowed: an https address")
-        self._open = build_opener(_SameHostToken).open
-        self._ends = monotonic() + HUB.seconds
-
-    def listing(self, revision: str) -> tuple[str, frozenset[str]]:
-        """Return the commit that a revision is, and the names of its files."""
-        path = f"/api/models/{self.name}/revision/{quote(revision, safe='')}"
-        content = self.read(path, most=HUB_LISTING.bytes)
-        try:
-            data: Any = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise self._fault("an answer that is not JSON", "the Hub's own") from error
-        commit = data.get("sha") if isinstance(data, dict) else None
-        siblings = data.get("siblings") if isinstance(data, dict) else None
-        if not isinstance(commit, str) or not _SHA.fullmatch(commit) or not isinstance(siblings, list):
-            raise self._fault("an answer without commit and files", "the Hub's own")
-        if len(siblings) > HUB_LISTING.rows:
-            raise self._fault(f"{len(siblings):,} files", f"at most {HUB_LISTING.rows:,}")
-        names = [entry.get("rfilename") for entry in siblings if isinstance(entry, dict)]
-        return commit, frozenset(name for name in names if isinstance(name, str))
-
-    def file(self, commit: str, name: str, *, first: int | None = None, start: int = 0) -> bytes:
-        """Return a file, or ``first`` bytes of it from ``start``."""
-        return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}", start=start, first=first)
-
-    def read(self, path: str, *, most: int = MAX_BYTES, start: int = 0, first: int | None = None) -> bytes:
-        """Get one address, or ``first`` bytes of it from ``start``.
-
-        The whole may have ``most`` bytes; a part has ``first`` bytes from ``start``, or fewer at the end.
-
-        Raises:
-            InputError: If the Hub refuses or cannot be reached, the answer is cut or too long, or the time for all
-                answers is over.
-        """
-        headers = {"User-Agent": "kvreport"}
-        token = os.environ.get("HF_TOKEN", "").strip()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        if first is not None:
-            headers["Range"] = f"bytes={start}-{start + first - 1}"
-        asked = Request(f"{self.endpoint}{path}", headers=headers)  # noqa: S310 - https, or loopback
-        try:
-            return self._in_time(lambda: self._answer(asked, most, start, first))
-        except HTTPError as error:
-            error.close()
-            raise self._refused(error.code) from error
-        except InputError:
-            raise
-        except (URLError, HTTPException, TimeoutError, OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise self._unreachable(shorten(str(reason))) from error
-
-    def _answer(self, asked: Request, most: int, start: int, first: int | None) -> bytes:
-        """Read one answer, piece by piece, so that time and length are looked at between two of them."""
-        wanted = most if first is None else first
-        with self._open(asked, timeout=TIMEOUT_SECONDS) as answer:
-            if start and answer.status != 206:
-                raise self._fault("a whole file in place of the requested part", "a Hub that answers ranges")
-            stated = answer.headers.get("Content-Length")
-            length = int(stated) if stated is not None and stated.isascii() and stated.isdigit() else None
-            if first is None and length is not None and length > most:
-                raise self._too_long(most)
-            pieces, size = [], 0
-            while size <= wanted and (piece := answer.read1(min(1 << 16, wanted + 1 - size))):
-                pieces.append(piece)
-                size += len(piece)
-                if monotonic() > self._ends:
-                    raise TimeoutError
-        if first is None and size > most:
-            raise self._too_long(most)
-        # A connection that ends early looks like the end of a file.
-        if length is not None and size < min(length, wanted):
-            raise self._unreachable(f"{size:,} of {length:,} bytes came")
-        return b"".join(pieces)[:wanted]
-
-    def _in_time(self, work: Callable[[], _T]) -> _T:
-        """Do something in a thread that is left alone when the time for the whole fetch is over.
-
-        A time limit of a socket bounds one silence only: a byte a second, in a body or a header, goes on for ever.
-        """
-        results: list[_T] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
-                errors.append(error)
-
-        thread = Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(max(0.0, self._ends - monotonic()))
-        late = thread.is_alive() or any(isinstance(error, TimeoutError) for error in errors)
-        if late and monotonic() >= self._ends:
-            raise self._unreachable(f"no whole answer within {HUB.seconds:.0f} seconds")
-        if errors:
-            raise errors[0]
-        return results[0]
-
-    def _too_long(self, most: int) -> InputError:
-        return self._fault(f"more than {most:,} bytes", "a listing, a config or an index")
-
-    def _unreachable(self, reason: str) -> NoConnectionError:
-        return NoConnectionError(
-            f"model {self.name}: found no connection to {self.endpoint} ({reason}); allowed: a"
-            " connection, a repository fetched before, or the path of a config.json"
-        )
-
-    def _refused(self, status: int) -> InputError:
-        if status in (401, 403):
-            return self._fault(
-                "a repository that is gated, private or missing",
-                "one that is open, or an HF_TOKEN that may read it, or the path of its config.json",
-            )
-        if status == 404:
-            return self._fault("no such repository, revision or file", "org/name as the Hub writes it")
-        if status == 429:
-            return self._fault("too many requests for now", "the same question later")
-        return self._fault(f"status {status} from {self.endpoint}", "the same question later")
-
-    def _fault(self, found: str, allowed: str) -> InputError:
-        return InputError(f"model {self.name}: found {found}; allowed: {allowed}")
-
-
-class _SameHostToken(HTTPRedirectHandler):
-    """Follows redirects over https only, never from a Hub to this machine, and sends the token to no other host."""
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
-        old, new = urlsplit(req.full_url), urlsplit(newurl)
-        here = old.hostname in _LOOPBACK
-        if new.scheme != "https" and not (here and new.scheme == "http" and new.hostname in _LOOPBACK):
-            fp.close()
-            raise URLError(f"a redirect to {new.scheme}")
-        if new.hostname in _LOOPBACK and not here:
-            fp.close()
-            raise URLError("a redirect to this machine")
-        following = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if following is not None and new.netloc != old.netloc:
-            following.remove_header("Authorization")
-        return following
-
-
-def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
+def _keep(folder: Path, hub: HubClient, commit: str, files: Iterable[str]) -> None:
     """Fetch what is wanted into a folder of its own and move it into place at the end."""
     present = frozenset(files)
     configs = [name for name in _CONFIGS if name in present]
@@ -489,7 +322,7 @@ def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _header(hub: _Hub, commit: str) -> bytes:
+def _header(hub: HubClient, commit: str) -> bytes:
     """The header of a single safetensors file, and nothing of its data."""
     begin = hub.file(commit, _SINGLE, first=8)
     length = int.from_bytes(begin, "little")
@@ -511,7 +344,7 @@ def _ref(home: Path, revision: str) -> str | None:
         commit = (home / "refs" / quote(revision, safe="")).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return None
-    return commit if _SHA.fullmatch(commit) else None
+    return commit if SHA.fullmatch(commit) else None
 
 
 def _write_ref(home: Path, revision: str, commit: str) -> None:

@@ -11,7 +11,8 @@ from typing import Final
 from kvreport.accounting.engines.llama_cpp.quantize import is_mix
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.architectures.gguf_names import mix_of, stem_of
-from kvreport.architectures.hub import GgufFile, NoConnectionError, fetch_gguf, kept_gguf
+from kvreport.architectures.hub import GgufFile, fetch_gguf, kept_gguf
+from kvreport.architectures.hub_client import NoConnectionError
 from kvreport.architectures.repository_names import is_docker_model, mix_before_gguf, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.load import RELEASED, Catalog

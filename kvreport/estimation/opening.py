@@ -15,7 +15,8 @@ from typing import Any, Final
 from kvreport.accounting.weights import whole_row_bytes
 from kvreport.architectures.checkpoint import confront
 from kvreport.architectures.headers import read_headers
-from kvreport.architectures.hub import NoConnectionError, Repository, fault_of, fetch, is_repository_id, kept
+from kvreport.architectures.hub import Repository, fault_of, fetch, is_repository_id, kept
+from kvreport.architectures.hub_client import NoConnectionError
 from kvreport.architectures.keys import Keys, read_json
 from kvreport.architectures.not_a_config import CONFIG_FILES, config_file
 from kvreport.architectures.reader import read_config_report

@@ -31,7 +31,7 @@ MANIFEST: Final = vendored_files.MANIFEST
 _ROOMS: Final = ("accounting", "architectures", "catalog", "cli", "deployments", "estimation", "startup_log")
 _ALONE: Final = (
     "book/__init__.py", "book/expressions.py", "book/mistakes.py", "book/prose.py", "book/quantities.py", "book/reader_case.py",
-    "evidence/__init__.py", "evidence/claim_check.py", "evidence/claims.py",
+    "evidence/__init__.py", "evidence/claim_check.py", "evidence/claim_sentences.py", "evidence/claims.py",
 )  # fmt: skip
 """What judging a claim needs of rooms that are otherwise for pages."""
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")

@@ -11,7 +11,8 @@ from kvreport.book.mistakes import MISTAKES, mistaken
 from kvreport.book.quantities import Quantities
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.evidence.claim_check import QUANTITIES, Statement, answer, check, read_statement
+from kvreport.evidence.claim_check import answer, check
+from kvreport.evidence.claim_sentences import QUANTITIES, Statement, read_statement
 
 
 @pytest.mark.parametrize(

@@ -390,9 +390,9 @@ def test_records_become_a_table_without_pandas(catalog):
         pa.Table.from_pylist(names, arrow.schema(ACCELERATORS))
     )
     code = (
-        "import sys\nfrom kvreport.catalog.load import open_catalog\nfrom kvreport.dataset import arrow, tables\n"
+        "import sys\nfrom kvreport.catalog.load import open_catalog\nfrom kvreport.dataset import arrow, small_tables\n"
         "from kvreport.dataset.columns import ACCELERATORS\n"
-        "arrow.record_table(ACCELERATORS, tables.accelerator_rows(open_catalog().accelerators.values()))\n"
+        "arrow.record_table(ACCELERATORS, small_tables.accelerator_rows(open_catalog().accelerators.values()))\n"
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

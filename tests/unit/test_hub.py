@@ -24,6 +24,7 @@ from huggingface_configs import plain
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import hub as hub_module
+from kvreport.architectures import hub_client
 from kvreport.architectures.hub import fetch, fetch_gguf, kept
 from kvreport.architectures.repository_names import quantized_name
 from kvreport.budgets import HUB, HUB_LISTING
@@ -289,7 +290,7 @@ def test_a_listing_is_bounded(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> 
     hub.lies[LISTING] = json.dumps({"sha": SHA, "siblings": names}).encode()
     with pytest.raises(InputError, match=r"found 100,001 files; allowed: at most 100,000"):
         fetch(NAME)
-    monkeypatch.setattr(hub_module, "HUB_LISTING", replace(HUB_LISTING, bytes=1000))
+    monkeypatch.setattr(hub_client, "HUB_LISTING", replace(HUB_LISTING, bytes=1000))
     with pytest.raises(InputError, match=r"found more than 1,000 bytes"):
         fetch(NAME)
 
@@ -298,7 +299,7 @@ def test_a_listing_is_bounded(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_hub_that_sends_a_byte_at_a_time_is_left_after_a_time(
     hub: FakeHub, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(hub_module, "HUB", replace(HUB, seconds=1))
+    monkeypatch.setattr(hub_client, "HUB", replace(HUB, seconds=1))
     hub.slow.add(path)
     began = time.monotonic()
     with pytest.raises(InputError, match="no whole answer within 1 seconds"):
@@ -310,7 +311,7 @@ def test_a_hub_that_sends_a_byte_at_a_time_is_left_after_a_time(
 def test_headers_that_never_end_are_left_after_a_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(hub_module, "HUB", replace(HUB, seconds=1))
+    monkeypatch.setattr(hub_client, "HUB", replace(HUB, seconds=1))
     with socket.create_server(("127.0.0.1", 0)) as server:
         ended = threading.Event()
 
@@ -345,7 +346,7 @@ def test_a_damaged_reference_is_as_none(content: bytes) -> None:
     "target", ["http://localhost:8080/x", "http://127.0.0.1/x", "https://localhost/x", "https://[::1]/x"]
 )
 def test_a_hub_elsewhere_leads_nobody_to_services_of_this_machine(target: str) -> None:
-    handler = hub_module._SameHostToken()
+    handler = hub_client._SameHostToken()
     asked = Request("https://hub.example.org/a/b/resolve/main/config.json")
     with pytest.raises(URLError, match=r"a redirect to (http|this machine)"):
         handler.redirect_request(asked, io.BytesIO(), 302, "Found", HTTPMessage(), target)

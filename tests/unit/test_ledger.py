@@ -14,7 +14,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimReading, ClaimsFile, Publication, Stated, load_claims
 from kvreport.catalog.load import open_catalog
 from kvreport.errors import CatalogError
-from kvreport.evidence.claim_check import QUANTITIES, Statement
+from kvreport.evidence.claim_sentences import QUANTITIES, Statement
 from kvreport.evidence.claims import ClaimVerdict, judge, ledger, summary, to_json
 from kvreport.site.kit.charts import specification
 from kvreport.site.pages import claims_ledger as ledger_page

@@ -69,7 +69,7 @@ from pathlib import Path
 from kvreport.estimation.your_model import Session
 from kvreport.startup_log.in_browser import answer
 from kvreport.cli.preflight import answer as servers
-from kvreport.evidence.claim_check import answer as judged
+from kvreport.evidence.claim_check import (answer as judged)
 asked = json.loads(Path(sys.argv[1]).read_text())
 session = Session()
 told = [answer(log) for log in asked["logs"]] + [judged(claim) for claim in asked["claims"]]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from kvreport.book.prose import plain
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
-from kvreport.evidence.claim_check import QUANTITIES, UNITS
+from kvreport.evidence.claim_check import UNITS
+from kvreport.evidence.claim_sentences import QUANTITIES
 from kvreport.evidence.claims import MEANINGS, ClaimVerdict, Entry, judge, ledger, plural, summary, to_json
 from kvreport.publish.python_runtime import FOLDER as PYTHON
 from kvreport.publish.python_runtime import MANIFEST
