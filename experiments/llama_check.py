@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from experiments.llama_files import write_sparse
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.load import Catalog, load_catalog

@@ -14,8 +14,8 @@ from typing import Final
 
 from experiments.llama_special import Entry, Long, Value, special, special_keys
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Mixture, Recurrence
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
 from kvreport.accounting.engines.llama_cpp.types import BY_NUMBER, TYPES
 
 ALIGNMENT: Final = 32

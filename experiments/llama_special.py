@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.network import Attention, FeedForward, LatentAttention, Recurrence
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
 from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
 from kvreport.catalog.caches import Indexer, Latent
 

@@ -72,7 +72,7 @@ from kvreport.cli import main, parser
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.errors import CatalogError, InputError
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.opening import open_folder, open_name
 from kvreport.publish.browser import script
 from kvreport.resources import data_dir

@@ -26,7 +26,7 @@ import kvreport
 from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.kernel import INDEXED_CONTEXT

@@ -168,7 +168,7 @@ def text(
     result: Estimate, remedies: Sequence[Lever] = (), name: str = "MODEL", why: WhyNot | None = None
 ) -> list[str]:
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
-    from kvreport.estimation.explanation import headline
+    from kvreport.estimation.conclusion import headline
     from kvreport.estimation.first_sight import sentence
     from kvreport.estimation.not_followed import outside_band
 

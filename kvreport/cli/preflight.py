@@ -379,7 +379,7 @@ def _start_of(estimate: Estimate, verdict: str) -> str:
 def text(answers: Sequence[Answered], required: int | None) -> list[str]:
     """Lay answers out: where each server stands, its command, whether it starts, what is not resolved."""
     from kvreport.deployments.found import lines_of
-    from kvreport.estimation.explanation import headline
+    from kvreport.estimation.conclusion import headline
 
     lines: list[str] = []
     for one in answers:

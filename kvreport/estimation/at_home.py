@@ -18,7 +18,7 @@ from kvreport.accounting.engines.llama_cpp.cells_and_states import (
     state_bytes,
 )
 from kvreport.accounting.engines.llama_cpp.layout import slot_buffers
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import (
     LocalDevice,

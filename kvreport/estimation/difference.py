@@ -18,8 +18,8 @@ from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import REFUSED, Estimate
+from kvreport.estimation.conclusion import beyond_limit
 from kvreport.estimation.estimate import estimate
-from kvreport.estimation.explanation import beyond_limit
 from kvreport.estimation.hardware import listed
 from kvreport.resources import read_table
 from kvreport.units import human_bytes

@@ -2,69 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from kvreport.accounting.engines.command import Command, LocalServed, Served
+from kvreport.accounting.engines.command import Command
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
 from kvreport.accounting.engines.llama_cpp.search import (
-    Fitted,
-    fewest_cpu_experts,
-    in_part,
     longest_of_slots,
-    most_gpu_layers,
-    most_slots,
 )
-from kvreport.accounting.parallel import Layout
-from kvreport.catalog.local_architectures import OLLAMA_PREFIX, QAT_MIX, OllamaNames
 from kvreport.catalog.release import trait
 from kvreport.catalog.server_flags import flag_names
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.commands import shell_line
-from kvreport.estimation.home_case import LocalCase, open_local
+from kvreport.estimation.home_case import LocalCase
+from kvreport.estimation.home_commands import command_of
+from kvreport.estimation.home_inverse import HomeAnswers, home_answers
 from kvreport.estimation.home_names import Named
-from kvreport.units import GIB, gib, human_bytes, human_tokens
-
-MIXES_BY_SIZE: Final = (
-    "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "iq3_xxs", "q2_k", "iq2_xs",
-)  # fmt: skip
-"""Mixes to try, from the largest: those that most files on the Hub come in."""
-
-
-@dataclass(frozen=True, slots=True)
-class HomeAnswers:
-    """What fits on this machine."""
-
-    # The longest context of a request that fits with the flags that were given; 0 if none does.
-    longest_context: int
-    slots: int  # Slots of the asked context that fit (``-c context*N -np N``).
-    # The smallest ``--n-cpu-moe`` that fits; 0 if it fits without, None if it does not help.
-    n_cpu_moe: int | None
-    n_gpu_layers: int  # The largest ``--n-gpu-layers`` that fits; counts the output layer.
-    layers: int  # Layers, the output layer included.
-    # The largest of the usual mixes that fits at this context; None if none does or for a file.
-    best_weights: str | None
-    fit: Fitted  # What llama.cpp's ``--fit`` would choose.
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object ``inverse`` of the JSON answer."""
-        return {
-            "longest_context_tokens": self.longest_context,
-            "max_parallel": self.slots,
-            "min_n_cpu_moe": self.n_cpu_moe,
-            "max_n_gpu_layers": self.n_gpu_layers,
-            "layers": self.layers,
-            "best_weights": self.best_weights,
-            "fit": {
-                "changed": list(self.fit.changed),
-                "refused": self.fit.refused,
-                "context_tokens": self.fit.options.context,
-                "n_gpu_layers": self.fit.layout.layers_on_device,
-                "device_bytes": [device.total for device in self.fit.layout.devices],
-                "host_bytes": self.fit.layout.host.total,
-            },
-        }
+from kvreport.units import gib, human_bytes, human_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,119 +423,5 @@ def _device_line(device: DeviceBytes) -> str:
     )
 
 
-def home_answers(case: LocalCase) -> HomeAnswers:
-    """Answer every inverse question about one machine."""
-    # What --fit took off the device was nobody's wish: what to put where is answered for the flags as given.
-    asked = case if case.asked is None else replace(case, options=case.asked)
-    layout, options = asked.lay_out(), asked.options
-    experts: int | None = 0
-    if not layout.fits or options.cpu_moe:
-        without = replace(asked, options=replace(options, cpu_moe=0))
-        experts = fewest_cpu_experts(without) if case.local.has_experts else None
-    return HomeAnswers(
-        longest_context=case.longest(),
-        slots=most_slots(case, case.request.context_tokens),
-        n_cpu_moe=experts,
-        n_gpu_layers=layout.layers if layout.fits and options.gpu_layers is None else most_gpu_layers(asked),
-        layers=layout.layers,
-        best_weights=_best_weights(asked),
-        fit=asked.fitted(),
-    )
-
-
-def _best_weights(case: LocalCase) -> str | None:
-    """The largest usual mix that fits with these flags; None for a file, whose types are fixed."""
-    if case.mix == "file":
-        return None
-    return next((mix for mix in MIXES_BY_SIZE if _fits_as(case, mix)), None)
-
-
-def _fits_as(case: LocalCase, mix: str) -> bool:
-    local, _ = open_local(case.request.model, mix, None)
-    local = replace(local, network=case.local.network, companions=case.local.companions)
-    return replace(case, local=local).lay_out().fits
-
-
-def advice(case: LocalCase) -> tuple[str, ...]:
-    """Changes that make it fit, each alone, by the engine's own flags; the nearest of each."""
-    found = []
-    context = case.longest()
-    if context >= 4 * 256:
-        found.append(f"--context {context}")
-    found += _flags(in_part(case))
-    mix = _best_weights(case)
-    if mix is not None:
-        found.append(f"--weights {mix}")
-    return (*found, *_with_more_memory(case))
-
-
-def _flags(changed: Mapping[str, int]) -> list[str]:
-    names = {"cpu_moe": "--n-cpu-moe", "gpu_layers": "--n-gpu-layers"}
-    return [f"{names[name]} {number}" for name, number in changed.items()]
-
-
-def _with_more_memory(case: LocalCase) -> list[str]:
-    """The main memory that would do, with the flags that it serves; empty where it was stated, or is no way."""
-    if not case.host_memory_assumed:
-        return []
-    layout, changed = case.lay_out(), {}
-    if not layout.fits_devices:
-        changed = in_part(replace(case, host_memory=None))
-        if not changed:
-            return []
-        layout = case.lay_out(**changed)
-    if not layout.host.shortfall:
-        return []
-    return [" ".join((*_flags(changed), f"--host-memory {-(-layout.host.total // GIB)}GiB"))]
-
-
 MODEL_FILE: Final = "MODEL.gguf"
 """Stands for the file where only a catalog name is known."""
-
-
-def command_of(case: LocalCase, layout: LocalLayout, file: str = "", **more: Any) -> Command:  # noqa: ANN401
-    """The command that starts the engine as a case was laid out.
-
-    ``file``: the file to name; empty names it as its quantization usually is. ``more``: further fields of ``LocalServed``.
-    """
-    model = case.request.model.id
-    told = LocalServed(
-        file or _file_name(case),
-        _ollama_name(model, case.mix),
-        case.options,
-        repository=case.named.repository,
-        changes=case.keeps_layers(layout),
-        **more,
-    )
-    command = case.request.case.rules.command(Served(model, Layout(), None, local=told))
-    assert command is not None  # noqa: S101 - every engine that allocates at start has one
-    return command
-
-
-def made_from_file(case: LocalCase) -> list[str]:
-    """How Ollama gets a model under the name that the command runs, where its library is not known to have one of that name."""
-    model, stated = case.request.model.id, bool(case.named.said) and case.query.weights is not None
-    name = _ollama_name(model, case.mix)
-    if not case.engine_sets_context or stated or case.mix == QAT_MIX or name in OllamaNames.need().names:
-        return []
-    said = f"{name} is made from a file, because Ollama's library is not known to have it: ollama create {name} -f Modelfile"
-    return [f"{said}, with FROM ./{_file_name(case)} in the Modelfile"]
-
-
-def _file_name(case: LocalCase) -> str:
-    """The GGUF file that was given, else as a quantization of the model is usually named."""
-    usual = f"{case.request.model.id.rpartition('/')[2]}-{case.mix.upper()}.gguf"
-    return str(case.query.model) if case.mix == "file" else usual
-
-
-def _ollama_name(model: str, mix: str) -> str:
-    """The name of Ollama's library that carries a model; the model's own id where there is none."""
-    names = OllamaNames.need().names
-    found = next((name for name, held in names.items() if held.model == model), None)
-    if found is None:
-        return model
-    if mix == QAT_MIX:
-        return f"{found}-it-qat"
-    own = names[found].format.removeprefix(OLLAMA_PREFIX)
-    plain = mix.removeprefix(OLLAMA_PREFIX)
-    return found if own == plain else f"{found}-{plain}"

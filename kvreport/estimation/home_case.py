@@ -10,14 +10,9 @@ from typing import Final
 from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
+from kvreport.accounting.engines.llama_cpp.local_model import Companions, LocalModel, prediction_model
 from kvreport.accounting.engines.llama_cpp.network import Mixture
-from kvreport.accounting.engines.llama_cpp.network_reader import (
-    DEFAULT_DRAFT_TOKENS,
-    Companions,
-    LocalModel,
-    prediction_model,
-    read_local,
-)
+from kvreport.accounting.engines.llama_cpp.network_reader import DEFAULT_DRAFT_TOKENS, read_local
 from kvreport.accounting.engines.llama_cpp.options import (
     DEFAULT_CACHE_RAM,
     DEFAULT_CHECKPOINTS,

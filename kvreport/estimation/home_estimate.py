@@ -33,7 +33,7 @@ from kvreport.estimation.answer import (
 )
 from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.home_answer import LocalEstimate, advice, made_from_file
+from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import (
     HOST_MEMORY,
     LocalCase,
@@ -41,6 +41,8 @@ from kvreport.estimation.home_case import (
     refuse_forks,
     size_of,
 )
+from kvreport.estimation.home_commands import made_from_file
+from kvreport.estimation.home_inverse import advice
 from kvreport.estimation.home_names import Named, by_local_name, is_gguf
 from kvreport.estimation.named import at_release
 from kvreport.estimation.request import resolve

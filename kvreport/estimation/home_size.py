@@ -16,9 +16,10 @@ from kvreport.catalog.release import trait
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.hardware import listed
-from kvreport.estimation.home_answer import MIXES_BY_SIZE, command_of, made_from_file
 from kvreport.estimation.home_case import LocalCase, refuse_forks
+from kvreport.estimation.home_commands import command_of, made_from_file
 from kvreport.estimation.home_estimate import memory_said, open_query
+from kvreport.estimation.home_inverse import MIXES_BY_SIZE
 from kvreport.estimation.home_names import USUAL_MIX, by_local_name
 from kvreport.estimation.named import engine_named
 from kvreport.query import Query, several

@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup
-from kvreport.accounting.engines.llama_cpp.network_reader import Companions, prediction_model
+from kvreport.accounting.engines.llama_cpp.local_model import Companions, prediction_model
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import quantized

@@ -25,7 +25,7 @@ from kvreport.catalog.variant import Variant
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.named_copies import by_name, groups_to_try, narrowed
 from kvreport.estimation.remedies import remedies
 from kvreport.estimation.size import size

@@ -10,7 +10,7 @@ from kvreport.catalog.home_machines import home_accelerators
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.home_size import size_home
 from kvreport.estimation.size import size
 

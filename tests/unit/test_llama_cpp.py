@@ -18,8 +18,9 @@ from kvreport.accounting.engines.by_family import rules
 from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.inventory import tensors_of
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, Setup, lay_out_local
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.network import Hyper, Ngram
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel, read_local
+from kvreport.accounting.engines.llama_cpp.network_reader import read_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, for_build, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.planner import scratch_bytes

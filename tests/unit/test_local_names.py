@@ -20,7 +20,7 @@ from kvreport.cli import main
 from kvreport.cli.server_command import without_server_command
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import open_local
 from kvreport.estimation.home_names import engine_of

@@ -12,7 +12,7 @@ from kvreport.accounting.weights import weight_bytes
 from kvreport.architectures.repository_names import quantized_name
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation import estimate
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.named import open_model
 
 CATALOG = open_catalog()

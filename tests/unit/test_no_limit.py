@@ -15,7 +15,7 @@ from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.errors import InputError
-from kvreport.estimation.explanation import headline, verdict_sentence
+from kvreport.estimation.conclusion import headline, verdict_sentence
 from kvreport.estimation.why_not import waterfall
 from kvreport.publish.page_data import gather
 from kvreport.site.pages.model import headline as page

@@ -17,7 +17,7 @@ from kvreport.catalog.local_architectures import LocalArchitectures
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import HOST_MEMORY, LocalCase
 from kvreport.estimation.home_estimate import open_query

@@ -11,7 +11,7 @@ from kvreport.catalog.refusals import FOLDER, Refusal, refusals
 from kvreport.catalog.server_flags import flag_names
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
-from kvreport.estimation.explanation import headline
+from kvreport.estimation.conclusion import headline
 from kvreport.estimation.remedies import remedies
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section

@@ -20,6 +20,7 @@ from kvreport.accounting.engines.llama_cpp.cells_and_states import (
 )
 from kvreport.accounting.engines.llama_cpp.compute_graph import build_graph
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.local_model import Companions, LocalModel, companion_options
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
@@ -27,7 +28,6 @@ from kvreport.accounting.engines.llama_cpp.network import (
     LatentAttention,
     Network,
 )
-from kvreport.accounting.engines.llama_cpp.network_reader import Companions, LocalModel, companion_options
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import (
     FeedHomes,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.network_reader import LocalModel
+from kvreport.accounting.engines.llama_cpp.local_model import LocalModel
 from kvreport.accounting.engines.llama_cpp.types import TYPES
 from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.local_architectures import OLLAMA_PREFIX, QAT_MIX
