@@ -28,7 +28,9 @@
       const names = kvreport.asked.prepared(file);
       const found = kvreport.asked.understand(typed, site, names);
       told.textContent = kvreport.asked.said(found, names);
-      const way = kvreport.asked.wayTo(typed, found, site, names);
+      const message = await messageIn(typed, base);
+      if (message) told.textContent = "Understood: a message of an engine.";
+      const way = message || kvreport.asked.wayTo(typed, found, site, names);
       if (way) {
         const number = way.smallest
           ? await smallestOf(found, base, way.fewest)
@@ -451,6 +453,42 @@
 
   const MESSAGE =
     /\b\w*(Error|Exception)\b|\b(INFO|WARNING|ERROR)\b|out of memory|\bKV cache (size|memory)|\d Gi?B\b.*\bmemory/i;
+
+  /* The answer to the message of an engine that does not start, where a question quotes one; null for other questions.
+     The lines that are known are those of the page for logs. */
+  async function messageIn(text, base) {
+    if (text.length < 40 || !/\d/.test(text) || !/\(\d|["“`]|error|memory/i.test(text)) return null;
+    const [{ served }] = await Promise.all([
+      load(new URL("log-lines.json", base)),
+      ...["kernel", "capacity", "loglines"].map((name) => kvreport.script(`kv-${name}.js`)),
+    ]);
+    const reading = kvLogLines.readLog(served, text);
+    const end = !reading.error && kvLogLines.ended(served, reading);
+    if (
+      !end ||
+      !reading.recognised.some(({ pattern, facts }) => pattern === end.pattern && Object.keys(facts).length)
+    ) {
+      return null;
+    }
+    const { changes: [change], concurrency } = kvLogLines.diagnose(reading, null, null);
+    const values = change && { value: typeof change.value === "number" ? count(change.value) : change.value };
+    const first = change && kvKernel.words.changes[change.change].replaceAll("{value}", values.value);
+    const others = end.remedies.map(([, words]) => words).filter((words) =>
+      !first?.startsWith(words.replace("--", ""))
+    );
+    const says = reading.recognised.find(({ pattern }) => pattern === end.pattern).says;
+    return {
+      said: `${says} ${first ? `To start, ${first}. Or ` : "To start: "}${
+        first && concurrency
+          ? `make room for ${kvreport.fixed(1 / concurrency, 1)} times as many tokens: `
+          : ""
+      }${others.join("; ")}.`,
+      links: [
+        ["read this message as a log", `log/#${new URLSearchParams({ log: text })}`],
+        ["what refusals mean", "refusals/"],
+      ],
+    };
+  }
 
   /* A line of a log is read where logs are. It goes along in the part of an address that no server sees. */
   const withLog = (links, text) =>

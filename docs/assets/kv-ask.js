@@ -24,7 +24,7 @@
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
-      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more replica replicas and or which weight weights " +
+      "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more replica replicas number numbers and or which weight weights " +
       "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib")
       .split(
         " ",
@@ -38,7 +38,7 @@
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|latencies|waits?|waiting|percentiles?|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
-  const SAVING = /^(saves?|saved|savings?|reduces?|reduction|shrinks?)$/;
+  const SAVING = /^(saves?|saved|savings?|reduces?|reduction|shrinks?|doubl(es?|ing)|halv(es?|ing))$/;
   const CHANGE = /^changes?$/;
   /* Words for what a page gives to take away. */
   const TAKEN_AWAY = /^(charts?|embed|badge|png|svg|csv|readme|iframe|bibtex)$/;
@@ -207,6 +207,8 @@
     /(^|\s)(apiVersion|services|containers|spec):(\s|$)|\[Service\]|\bExecStart=|(^|\s)image:\s*\S+\/\S+/;
   const FILE_NAMED =
     /\b(docker[ -]?compose|compose (files?|ya?ml)|kubernetes|k8s|helm|kserve|systemd|deployment (files?|ya?ml))\b/i;
+  const EVERY = /\b(?:all|every|each)\b(?: (?:the|of|sizes?|versions?))* \S+(?: \S+)? models?\b/i;
+  const IN_CI = /\b(ci|ci\/cd|pipelines?|github actions?|gitlab|workflow|pre-commit|pull requests?)\b/i;
   /* A start-up log: how its lines begin, what some of them say, and its name. */
   const LOG_PREFIX =
     /\b(INFO|WARNING|ERROR|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d\b|^(INFO|WARNING|ERROR): +\S|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*( \w+)*\]|\((EngineCore|Worker|APIServer)\w* pid=\d+\)|^(llama_\w+|load_tensors|print_info|llm_load_\w+): /m;
@@ -544,6 +546,12 @@
       understood,
       missed,
     );
+    // "all Qwen3 models": a list, and not the one of them that is commonly used.
+    const family = EVERY.test(asked) && hits.length ? hits.join(" ") : undefined;
+    if (family) {
+      delete state.model;
+      understood[0] = `models named “${family}”`;
+    }
     const also = sidesIn(names.models, more, state, understood, missed) ||
       modelsIn(names.models, missed, state, understood);
     if (gpus.length && !state.model) ofSize(names.models, missed, state, understood);
@@ -616,6 +624,7 @@
       unlisted: missed.includes(unlisted?.split(" ").pop()) ? unlisted : null,
       hits,
       others,
+      family,
       also,
       asks,
       machine: machine?.id,
@@ -747,6 +756,12 @@
   /* What a start command of a server asks for: its flags are fields of the state, or change no memory, or are not read here.
      null for other commands, and for words that are none of its own, but for a GPU. */
   function fromCommand(text, site, names) {
+    const quoted = /`([^`]*\s--[^`]*)`/.exec(text);
+    if (quoted) {
+      // A command within a sentence, whose other words may name the GPU.
+      const { state } = understand(text.replace(quoted[0], " "), site, names);
+      return fromCommand([quoted[1], state.gpu].filter(Boolean).join(" "), site, names);
+    }
     const whole = text.replace(/\s\\(?=\s)/g, " ");
     const family = Object.keys(names.servers).find((name) => SERVERS[name].test(whole));
     if (!family) return null;
@@ -1053,7 +1068,10 @@
         if (!devices && counts) devices = Number(before.pop());
         if (!devices && number.test(after[0])) devices = Number(after.shift());
         if (/^\d+gb$/.test(after[0]) && (!memory || memory === after[0])) after.shift();
-        if (!devices && ONE.test(before.at(-1))) devices = 1;
+        // "an H100 at TP 4" counts nothing.
+        if (!devices && ONE.test(before.at(-1)) && !(state.tp > 1 && /^an?$/.test(before.at(-1)))) {
+          devices = 1;
+        }
         if (devices) {
           state.tp ??= devices;
           home.devices = devices;
@@ -1480,6 +1498,18 @@
     }
     if (found.file) {
       const whole = FILE.test(text) && text.includes("\n");
+      if (!whole && IN_CI.test(text)) {
+        return {
+          said:
+            "In CI, kvreport preflight FILE --require N reads the deployment file and exits with status 3 unless each server starts and holds N requests. A page has the complete workflow.",
+          links: [
+            ["check deployments in CI", "about/contract/#check-deployments-in-ci"],
+            ["which files are read", "about/contract/#check-a-deployment-file"],
+            ["check one file in the browser", "log/"],
+          ],
+          question: text,
+        };
+      }
       return {
         said: whole
           ? "The page for logs finds the servers of this file, and says whether they start. On the command line: kvreport preflight FILE."
@@ -1513,6 +1543,20 @@
       return folder + (query ? `?${query}` : "");
     };
     const computer = site.gpus.some((gpu) => gpu.id === state.gpu && gpu.most === 1);
+    if (found.family && !home.length) {
+      const list = own ? `gpus/${own.id}/` : "models/";
+      return {
+        said: "A list has these models, and its table as CSV. The data page has every table as a file.",
+        links: [
+          [
+            `models named “${found.family}”${own ? ` on ${own.short || own.name}` : ""}`,
+            at(list, { name: found.family }),
+          ],
+          ["the data as files", "data/"],
+          ["choose rows and columns", "explore/"],
+        ],
+      };
+    }
     if (found.cpu) {
       const about = { model: state.model, context: state.context };
       return {

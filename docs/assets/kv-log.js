@@ -86,7 +86,10 @@
       }
       const reading = kvLogLines.readLog(table, text);
       if (reading.error) {
-        put(make("p", { class: "kv-big" }, reading.error), (reading.file && whole("file")) || "");
+        put(
+          make("p", { class: "kv-big" }, reading.error),
+          (reading.file && (whole("file") || ofCommand())) || "",
+        );
         return;
       }
       const stated = reading.facts.model;
@@ -269,6 +272,15 @@
         ),
       ].filter(Boolean);
     }
+
+    /* Where a start command is read if no library of this site reads the file. */
+    const ofCommand = () =>
+      make(
+        "p",
+        {},
+        make("a", { href: kvreport.root }, "The front page"),
+        " reads the start command of one server.",
+      );
 
     /* --- the whole of it: the same code as the command's, in a worker -------------------------------------- */
 

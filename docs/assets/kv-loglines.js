@@ -85,8 +85,7 @@
     if (isScript(table, lines)) {
       return {
         file: true,
-        error:
-          "This is a deployment file or a script: paste the lines that an engine printed. The page Your command reads a start command.",
+        error: "This is a deployment file or a script, not a start-up log.",
       };
     }
     const tests = expressions(table),

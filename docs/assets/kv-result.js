@@ -107,15 +107,21 @@
       if (!site.layouts.includes(found)) return say("layout_not_published");
       const wider = state.weights &&
         kvState.deployments(site, model, gpu, { ...state, weights: undefined })[0];
-      return wider
-        ? say("format_not_split", { weights: weightsText(site, state.weights) })
-        : say("not_split");
+      return wider ? say("format_not_split", { weights: weightsText(site, state.weights) }) : say(
+        published(one, found)
+          ? (split(one, found) ? "engine_does_not_run" : "not_split")
+          : "layout_not_published",
+      );
     }
     const verdict = answer.verdict;
     if (verdict === "context_exceeds_model") {
       const inside = kvCapacity.serve(deployment, model.limit);
       const told = [say("context_exceeds_model")];
       if (inside.users) told.push(say("at_limit_instead", { requests: requestsText(inside.users) }));
+      const refused = `beyond_limit_${site.engine.family}`;
+      if (refused in words.sentences) {
+        told.push(say(refused, { tokens: String(context), held: requestsText(answer.held) }));
+      }
       return told.join(" ");
     }
     if (!words.serving_verdicts.includes(verdict) || !answer.users) {
@@ -145,6 +151,15 @@
   /* Whether the model's shapes allow the tensor-parallel size of a state; the file says it of sizes up to 16. */
   const divides = ({ model, state }) =>
     !(state.tp > 1 && state.tp <= 16 && model.splits) || model.splits.includes(state.tp);
+
+  /* Whether the site has the layout of this model, and whether its weights and heads divide so. */
+  const published = ({ model }, { places }) =>
+    places.every((place) => model.weights[model.form]?.[place] !== undefined);
+  const split = ({ model, gpu, state }, { places }) =>
+    places.every((place) =>
+      model.weights[model.form][place] !== null &&
+      model.plan[state.kv || model.kv]?.[place]?.[gpu.kind] >= 0
+    );
 
   /* Whether the formats that were chosen run on the accelerator in some layout. */
   const anywhere = ({ site, model, gpu, state }) =>

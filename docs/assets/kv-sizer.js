@@ -283,7 +283,7 @@
       const seconds = String(Math.ceil(secondsOf(listed[0], made.work)));
       if (settling && values.get("latency") !== seconds) {
         values.set("latency", seconds);
-        show(ignored, settling - 1);
+        await show(ignored, settling - 1);
         return;
       }
       lay({
@@ -410,6 +410,7 @@
           )
           : "",
         late(answer, best),
+        busy(answer, best),
         tie(answer, best),
         sideBySide(best, work),
         elsewhere(answer, best),
@@ -550,20 +551,8 @@
 
     /* A note where a request takes longer than the latency that people and their requests in flight are counted from. */
     function late({ given, work }, best) {
-      const { users, latency, perMinute } = given.asked;
+      const { users, latency } = given.asked;
       const seconds = secondsOf(best, work);
-      const busy = users * perMinute / 60 / best.replicas[1] * best.ttft / work.efficiency;
-      if (busy > 0.5) {
-        return make(
-          "p",
-          { class: "kv-note", "data-kv-late": "" },
-          `Prompts alone take ${
-            Math.round(100 * busy)
-          }% of the time of each replica. Requests then last longer than this answer counts, so more replicas are needed. `,
-          make("a", { href: new URL("traffic/", kvreport.root).href }, "Traffic"),
-          " replays a load with its waiting times.",
-        );
-      }
       if (!users || !(seconds > latency)) return "";
       return make(
         "p",
@@ -575,6 +564,22 @@
         } ms), longer than the end-to-end latency of ${latency} s. More requests are then in flight than this answer counts: enter a target per output token, or a latency of ${
           count(Math.ceil(seconds))
         } s.`,
+      );
+    }
+
+    /* A note where prompts alone take most of the time of a replica, which no latency of one request counts. */
+    function busy({ given, work }, best) {
+      const { users, perMinute } = given.asked;
+      const share = users * perMinute / 60 / best.replicas[1] * best.ttft / work.efficiency;
+      if (!(share > 0.5)) return "";
+      return make(
+        "p",
+        { class: "kv-note", "data-kv-busy": "" },
+        `Prompts alone take ${
+          Math.round(100 * share)
+        }% of the time of each replica. Requests then last longer than this answer counts, so more replicas are needed. `,
+        make("a", { href: new URL("traffic/", kvreport.root).href }, "Traffic"),
+        " replays a load with its waiting times.",
       );
     }
 

@@ -119,6 +119,52 @@ def test_a_slot_at_home_is_answered_with_its_free_memory_and_both_caches(page, a
     assert 0 <= exact.max_context_tokens - int(found[1].replace(",", "")) < 2048
 
 
+def test_a_quoted_message_is_answered_with_its_own_numbers(page, address):
+    """The box led to pages that never used the 48,000 of the message."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(
+        page,
+        'Which flag do I change when the log says "max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (48000)" and by how much?',
+    )
+    page.wait_for_selector("text=The engine refuses to start")
+    said = page.inner_text("[data-kv-slot=headline]")
+    assert "lower max-model-len to 48,000. Or make room for 2.7 times as many tokens: " in said
+    assert "lower --max-model-len;" not in said
+    link = page.locator("[data-kv-slot=conditions] a").first
+    assert "/log/#log=" in link.get_attribute("href")
+
+
+def test_a_context_beyond_the_model_says_what_the_engine_does_with_it(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(
+        page,
+        "I paste this: `vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 262144` for an H100. How many requests?",
+    )
+    page.wait_for_selector("text=vLLM refuses --max-model-len 262144")
+    held = estimate(LLAMA, gpu="h100-sxm-80gb", context_tokens=262144, any_context=True)
+    assert f"Memory would hold {held.max_concurrent_requests} concurrent request" in page.inner_text(
+        "[data-kv-slot=headline]"
+    )
+
+
+def test_whether_a_format_doubles_the_requests_is_answered_with_both_numbers(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(
+        page,
+        "Does `--kv-cache-dtype fp8` double the number of requests on an H100 for Llama 3.1 70B at TP 4?",
+    )
+    page.locator("[data-kv-remark]", has_text="in place of").wait_for()
+    asked = {"gpu": "h100-sxm-80gb", "context_tokens": 8192, "tensor_parallel": 4}
+    few, many = (
+        estimate("meta-llama/Llama-3.1-70B-Instruct", **asked, **kv).max_concurrent_requests
+        for kv in ({"kv": "fp8"}, {})
+    )
+    assert f"Concurrent requests: {few} in place of {many}." in page.inner_text("[data-kv-remark]")
+
+
 def test_the_accelerator_of_the_form_is_named_as_chosen(page, address):
     page.goto(f"{address}?gpu=b200-sxm-180gb")
     page.wait_for_selector("[data-kv-shown='?gpu=b200-sxm-180gb']")
