@@ -313,7 +313,7 @@ def test_visitors_find_47_of_50_answers(browser: Any, address: str) -> None:
         visitor.context.close()
         if not found:
             missed.append(task["who"])
-    assert len(TASKS) == 50
+    assert len(TASKS) >= 65
     assert len(missed) <= 3, missed
 
 
