@@ -1553,7 +1553,6 @@
             at(list, { name: found.family }),
           ],
           ["the data as files", "data/"],
-          ["choose rows and columns", "explore/"],
         ],
       };
     }
