@@ -228,11 +228,12 @@
     /\b(smallest|least|minimum|min|weakest|cheapest|single|one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
   /* A computer without a GPU: what says so, and names of processors. No machine is meant by them. */
   const NO_GPU =
-    /\b(?:no|without(?: an?| any)?|lacks?(?: an?)?) (?:dedicated |discrete )?(?:gpus?|graphics cards?)\b(?! memory)|\bcpu[- ]only\b|\bonly (?:an? |my |the )?cpu\b/gi;
+    /\b(?:no|without(?: an?| any)?|lacks?(?: an?)?) (?:dedicated |discrete )?(?:gpus?|graphics cards?)\b(?! memory)|\bcpu[- ]only\b|\b(?:only|on|by|with) (?:an? |my |the )?cpu\b/gi;
   const PROCESSOR =
     /\b(?:(?:dual|two|2x?)\s+)?(?:(?:amd|intel)\s+)?(?:ryzen\s*[3579]|core\s+(?:ultra\s+|i)[3579]|i[3579](?=\s|-\d|$)|threadripper|epyc|xeon)(?:[\s-]+(?:pro|gold|silver|platinum))?(?:[\s-]+\d{4,5}[a-z0-9]*)?/gi;
   const RAM =
     /\b(\d+)\s*gi?b\b(?:\s+(?:of\s+)?(?:(?:system|main|host|ddr\d)\s+)*(?:ram|memory|ddr\d)\b)?|\bram\b/gi;
+  const OF_RAM = /\b\d+\s*gi?b\s+(?:of\s+)?(?:(?:system|main|host|ddr\d)\s+)*(?:ram|ddr\d)\b/i;
   const IN_SERVER = 8; // GPUs of a usual server
   /* Several accelerators that are one machine: "one 4090 and one 3090 in one PC". */
   const TOGETHER =
@@ -661,7 +662,7 @@
   /* What a text about a computer without a GPU is taken for, with its memory in GB; null where it names a GPU after all. */
   function withoutGpu(text, site, names) {
     const bare = text.replace(NO_GPU, " ").replace(PROCESSOR, " ");
-    if (bare === text) return null;
+    if ((bare === text && !OF_RAM.test(text)) || /\binstead\b|\boffload/i.test(text)) return null;
     const found = understand(bare.replace(RAM, " "), site, names), { state, home, missed } = found;
     if (state.gpu || found.log || found.file || home.some((word) => !AT_HOME.test(word))) return null;
     const ram = Number([...bare.matchAll(RAM)].find(([, size]) => size)?.[1]) || 0;
@@ -670,7 +671,7 @@
       cpu: { ram },
       understood: [
         ...found.understood,
-        "a computer without a GPU",
+        bare === text ? "no GPU named" : "a computer without a GPU",
         ...ram ? [`${ram} GB of RAM`] : [],
         ...home,
       ],
@@ -2061,9 +2062,8 @@
     // "a 24 GB card": the one with it that most clouds rent out.
     const bytes = home.reduce((size, word) => size || parseInt(SIZED.exec(word)?.[0], 10) * 2 ** 30, 0);
     const sized = !own && !home.some((word) => MAC.test(word)) &&
-      site.gpus.filter(({ id, vendor, usable }) =>
-        usable <= bytes && usable >= bytes * 0.9 && vendor !== "Apple" &&
-        names.machines.some((one) => one.id === id)
+      site.gpus.filter(({ id, card, usable }) =>
+        card && usable <= bytes && usable >= bytes * 0.9 && names.machines.some((one) => one.id === id)
       ).sort((a, b) => b.providers - a.providers || b.usable - a.usable)[0];
     if (model && sized) {
       links.push([
