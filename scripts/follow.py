@@ -52,7 +52,7 @@ from follow_sources import INSIDE, MARKS, Definition, Package, bare, bring, deci
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.log_lines import log_lines
 from kvreport.catalog.release import version_number
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ROOT / ".cache" / "packages"

@@ -52,7 +52,7 @@ from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.load import Catalog, load_catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import version_number
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.cli import main as kvreport
 from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.named_copies import by_name

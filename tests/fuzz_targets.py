@@ -67,7 +67,8 @@ from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.catalog.release import RulesFile
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.cli import main, parser
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import Cube, matrix

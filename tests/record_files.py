@@ -11,7 +11,7 @@ import pytest
 
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.evidence.validation import Validation, validate
 from kvreport.resources import data_dir
 

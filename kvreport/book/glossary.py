@@ -16,7 +16,8 @@ from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
 from kvreport.catalog.server_flags import FlagText
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError, Fault
 
 PAGE: Final = "glossary/index.md"

@@ -36,7 +36,8 @@ from kvreport.book import reader_case
 from kvreport.book.expressions import PrintedFigure, is_counted, names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import Fault, InputError, shorten
 
 _SKIPPED: Final = "pre|code|script|style|template|svg|textarea"

@@ -12,7 +12,8 @@ from kvreport.catalog.base import Count, Record, Text
 from kvreport.catalog.engine_classes import ClassLists
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import load_observations
-from kvreport.catalog.shelf import CatalogFile, read_yaml
+from kvreport.catalog.shelf import CatalogFile
+from kvreport.catalog.strict_files import read_yaml
 
 Whole = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}$")]
 

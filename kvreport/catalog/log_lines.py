@@ -18,7 +18,8 @@ from pydantic import Field
 from kvreport.catalog.base import Contradiction, LongText, Record, Text, VersionedRecord
 from kvreport.catalog.safe_patterns import fault_of
 from kvreport.catalog.server_flags import LoggedFlag
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError, Fault, shorten
 from kvreport.resources import data_dir
 

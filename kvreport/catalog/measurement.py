@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, StringConstraints
 
 from kvreport.catalog.base import LongText, Record, Slug, Text, VersionedRecord
-from kvreport.catalog.shelf import read_json, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_json
 from kvreport.errors import CatalogError, Fault, shorten
 
 SUFFIX: Final = ".json"

@@ -12,7 +12,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from kvreport.catalog.base import Record, Source, Text, VersionedRecord
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.resources import data_dir
 
 Effect = Literal["followed", "changes", "starts", "unknown", "none"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from kvreport.catalog.observation import Observation
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError, InputError, shorten
 from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
 from kvreport.startup_log.reading import MAX_CHARACTERS, MAX_LINES, read_log

@@ -19,7 +19,8 @@ from pydantic import Field, StringConstraints
 from kvreport import units
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.base import Record, Text
-from kvreport.catalog.shelf import read_json, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_json
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from kvreport import resources
 from kvreport.build_cache import digest, keep, recall
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.publish import vendored_files
 
 FOLDER: Final = "assets/python"

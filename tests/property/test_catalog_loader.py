@@ -25,7 +25,8 @@ from kvreport.book.glossary import load_glossary
 from kvreport.book.prose import load_allowed
 from kvreport.catalog.measurement import Measurement, read_measurement
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import MAX_VALUES, read_yaml, validate
+from kvreport.catalog.shelf import MAX_VALUES, validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.dataset.data_version import data_version
 from kvreport.errors import CatalogError
 from kvreport.publish.changes import read_snapshot

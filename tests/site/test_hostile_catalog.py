@@ -28,7 +28,8 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
-from kvreport.catalog.shelf import read_json, read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_json, read_yaml
 from kvreport.errors import CatalogError, InputError
 from kvreport.publish.changes import Snapshot
 

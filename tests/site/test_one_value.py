@@ -18,7 +18,7 @@ from chapters import quantities, resolved, shown
 import kvreport
 from kvreport.accounting.kv_cache import held
 from kvreport.catalog.load import open_catalog
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.publish.traffic_data import curve_of, left_out
 from kvreport.units import GIB, MIB
 

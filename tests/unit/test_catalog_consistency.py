@@ -17,7 +17,8 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 from tests.record_files import stated_record

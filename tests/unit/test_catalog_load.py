@@ -13,7 +13,8 @@ from kvreport.catalog import shelf
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.load import load_catalog, open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError, InputError
 from kvreport.resources import data_dir
 

@@ -20,7 +20,7 @@ from kvreport.catalog.base import Source
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.catalog.variant import Variant
 from kvreport.cli import main
 from kvreport.errors import InputError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.catalog.release import version_number
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.resources import data_dir
 
 RULES = read_yaml(data_dir() / "engines/vllm/rules.yaml", "rules")["rules"]

@@ -11,7 +11,7 @@ from record_files import observation as recorded
 from kvreport.catalog import shelf
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError
 from kvreport.estimation.named_copies import by_name
 from kvreport.evidence.validation import compare

@@ -12,7 +12,7 @@ import yaml
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.release import Rule, read_rules, release_at, trait, value_at
 from kvreport.catalog.server_flags import flag_names
-from kvreport.catalog.shelf import read_yaml
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 

@@ -19,7 +19,8 @@ from kvreport.catalog.base import Source
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.strict_files import read_yaml
 from kvreport.resources import data_dir
 
 UTILS = """
