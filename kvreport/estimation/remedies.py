@@ -12,6 +12,7 @@ from kvreport.accounting.parallel import SERVER_DEVICES, Layout
 from kvreport.accounting.shares import share_on
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.release import trait
 from kvreport.errors import InputError
 from kvreport.estimation.answer import REFUSED, STARTS, Estimate
 from kvreport.estimation.estimate import answer
@@ -24,6 +25,8 @@ HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit", "ma
 
 _MORE_MEMORY: Final = 0.95
 _SHORT_STEP: Final = 2048
+_SENDS_TOKENS: Final = "deepep_high_throughput"
+"""The exchange that sends tokens to their experts alone, where the default gathers those of all data ranks."""
 _WORTH_CONVERTING: Final = 0.2
 """Share of the weights that another format must save: nobody converts MXFP4 to INT4 for less."""
 _WEIGHTS: Final = ("fp8", "int4")
@@ -139,10 +142,10 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Q
                 short = replace(steps, max_batched_tokens=tokens, max_seqs=rows)
                 flags = f"--max-batched-tokens {tokens}"
                 yield QuestionChange("steps", flags, replace(request, serving=short))
-            layout, backend = request.layout, request.case.rules.sends_tokens
-            if backend and layout.expert and layout.data > 1 and not layout.all_to_all:
-                sent = replace(request, layout=replace(layout, all_to_all=backend))
-                yield QuestionChange("all2all", f"--all2all-backend {backend}", sent)
+            layout, several = request.layout, trait(request.engine, "every_exchange")
+            if several and layout.expert and layout.data > 1 and not layout.all_to_all:
+                sent = replace(request, layout=replace(layout, all_to_all=_SENDS_TOKENS))
+                yield QuestionChange("all2all", f"--all2all-backend {_SENDS_TOKENS}", sent)
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
             wanted = None if result.deployment is None else result.deployment.state_slots_wanted
             if 0 < slots < (wanted or 0):

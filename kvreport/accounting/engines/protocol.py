@@ -43,9 +43,6 @@ class EngineRules:
     needs_one_request: ClassVar[bool] = False
     """Whether a server refuses to start with a pool of less than one request of the longest context."""
 
-    sends_tokens: ClassVar[str] = ""
-    """The all-to-all backend that sends tokens to their experts alone, where the default gathers those of all data ranks."""
-
     # --- formats ----------------------------------------------------------------------------------------
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:

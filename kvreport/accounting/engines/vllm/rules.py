@@ -55,7 +55,6 @@ class Vllm(EngineRules):
     """The rules of one vLLM release."""
 
     needs_one_request: ClassVar[bool] = True
-    sends_tokens: ClassVar[str] = "deepep_high_throughput"
 
     def _has(self, rule: str) -> bool:
         return release_of(self.engine).has(rule)
