@@ -12,6 +12,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
 from kvreport.accounting.engines.llama_cpp.search import most_gpu_layers
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.home_machines import HomeMachines
 from kvreport.catalog.llama_check import LlamaCheck
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.local_logs import LocalLogs
@@ -337,9 +338,10 @@ def test_the_longest_context_of_a_table_is_that_of_the_plan(
 
 def test_a_machine_is_found_by_its_memory_though_its_name_is_without_it(catalog: Catalog) -> None:
     """A reader of a filter was led from "rtx 3090 24 GB" to the RTX 3090 Ti."""
+    apple = HomeMachines.need(catalog.folder).apple
     for machine in machines(catalog):
         size = (machine.memory.advertised_label or "").replace(" ", "").lower()
-        assert size in machines_at_home._search_words(machine).split(), machine.id
+        assert size in machines_at_home._search_words(machine, apple).split(), machine.id
 
 
 def test_a_model_s_page_names_cards_and_macs_by_the_label_on_the_box(catalog: Catalog) -> None:
