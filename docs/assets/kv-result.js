@@ -85,6 +85,9 @@
 
   const layoutWords = (state) => ways({ ...state, tp: state.tp === "fewest" ? 1 : state.tp });
 
+  /* What an engine does with a longest request beyond the model's limit. */
+  const BEYOND = { vllm: "beyond_limit_vllm", sglang: "beyond_limit_sglang" };
+
   /* The conclusion, as text with **emphasis**. */
   function conclusion(one) {
     const { model, gpu, deployment, answer, context, names, state, site } = one;
@@ -118,8 +121,8 @@
       const inside = kvCapacity.serve(deployment, model.limit);
       const told = [say("context_exceeds_model")];
       if (inside.users) told.push(say("at_limit_instead", { requests: requestsText(inside.users) }));
-      const refused = `beyond_limit_${site.engine.family}`;
-      if (refused in words.sentences) {
+      const refused = BEYOND[site.engine.family];
+      if (refused) {
         told.push(say(refused, { tokens: String(context), held: requestsText(answer.held) }));
       }
       return told.join(" ");
