@@ -110,11 +110,10 @@
       if (!site.layouts.includes(found)) return say("layout_not_published");
       const wider = state.weights &&
         kvState.deployments(site, model, gpu, { ...state, weights: undefined })[0];
-      return wider ? say("format_not_split", { weights: weightsText(site, state.weights) }) : say(
-        published(one, found)
-          ? (split(one, found) ? "engine_does_not_run" : "not_split")
-          : "layout_not_published",
-      );
+      if (wider) return say("format_not_split", { weights: weightsText(site, state.weights) });
+      // Files leave out other layouts that a model has no need of, too.
+      if (found.devices !== found.tp || found.dcp > 1) return say("layout_of_model");
+      return say(split(one, found) ? "engine_does_not_run" : "not_split");
     }
     const verdict = answer.verdict;
     if (verdict === "context_exceeds_model") {
@@ -155,9 +154,7 @@
   const divides = ({ model, state }) =>
     !(state.tp > 1 && state.tp <= 16 && model.splits) || model.splits.includes(state.tp);
 
-  /* Whether the site has the layout of this model, and whether its weights and heads divide so. */
-  const published = ({ model }, { places }) =>
-    places.every((place) => model.weights[model.form]?.[place] !== undefined);
+  /* Whether weights and heads divide in a layout. */
   const split = ({ model, gpu, state }, { places }) =>
     places.every((place) =>
       model.weights[model.form][place] !== null &&

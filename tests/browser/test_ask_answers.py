@@ -149,6 +149,15 @@ def test_a_context_beyond_the_model_says_what_the_engine_does_with_it(page, addr
     )
 
 
+def test_a_layout_without_numbers_is_not_said_to_be_impossible(page, address):
+    """ "Cannot be split, or is not published" left open which of the two."""
+    page.goto(f"{address}?model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb&dp=8&ep=1")
+    page.wait_for_selector(
+        "text=This site has no numbers for Llama 3.1 8B in DP 8 attention + expert parallel."
+    )
+    assert "or says why the model cannot be divided" in page.inner_text("[data-kv-slot=headline]")
+
+
 def test_whether_a_format_doubles_the_requests_is_answered_with_both_numbers(page, address):
     page.goto(address)
     page.wait_for_selector("[data-kv-shown]")
