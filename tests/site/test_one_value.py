@@ -146,7 +146,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "seconds until the chain's first token on four GPUs",
-        (Place(CHAIN, rf"4 389 [\d.]+ [\d.]+ {FIGURE}"),),
+        (Place(CHAIN, rf"4 38\d [\d.]+ [\d.]+ {FIGURE}"),),
         first_token,
     ),
     Quantity(
