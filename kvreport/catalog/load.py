@@ -591,6 +591,9 @@ def load_catalog(path: Path | str | None = None) -> Catalog:
     Args:
         path: Folder of the catalog; None for the public catalog in the package.
 
+    Returns:
+        The catalog, with dictionaries of records: ``models``, ``accelerators``, ``engines`` and the formats.
+
     Raises:
         CatalogError: If records are faulty. The error lists all faults.
         InputError: If the folder does not exist.

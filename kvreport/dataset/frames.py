@@ -46,6 +46,9 @@ def matrix(
         engine: Engine whose rules apply.
         catalog: Catalog that resolves names; None for the public catalog.
 
+    Returns:
+        A data frame with one row per combination and the columns of ``capacity.parquet``.
+
     Raises:
         InputError: If a name is unknown, a number is out of range, or no combination is left.
 
@@ -127,6 +130,9 @@ def list_models(pattern: str = "*", *, catalog: Catalog | None = None) -> pd.Dat
         pattern: Shell pattern, or a part of the name.
         catalog: Catalog to search; None for the public catalog.
 
+    Returns:
+        A data frame with one row per model and the columns of ``models.csv``.
+
     >>> "Qwen/Qwen3-32B" in set(list_models("qwen3-32b")["model"])
     True
     """
@@ -166,6 +172,10 @@ def diff(
         new_engine: Engine of the second model; None for the same engine.
         catalog: Catalog that resolves names; None for the public catalog.
         **options: ``tensor_parallel``, ``context_tokens``, ``weights`` and ``kv``.
+
+    Returns:
+        The requests and verdicts of both sides (``old``, ``new``, ``old_verdict``, ``new_verdict``) and ``effects``, the terms
+        that changed, largest first.
 
     Raises:
         InputError: If kvreport has no answer for one of the two sides, or an option is not listed above.

@@ -54,6 +54,10 @@ def estimate(
         **options: The options listed below, such as ``tensor_parallel``, ``context_tokens``, ``weights``, ``kv``,
             ``engine`` and ``utilization``. Each has the default of its command-line flag.
 
+    Returns:
+        An :class:`Estimate` with the verdict, the number of concurrent requests, the bytes per token and request, the
+        memory budget and the explanation.
+
     Raises:
         InputError: If a name is unknown, or a value is out of range or impossible.
 

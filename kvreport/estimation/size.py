@@ -118,6 +118,10 @@ def size(
         revision: Branch, tag or commit of the repositories on the Hub.
         catalog: Catalog that resolves names; None for the public catalog.
 
+    Returns:
+        The deployments, best first (``ranking.deployments``; ``to_frame()`` gives a data frame), the workload as understood,
+        and the assumptions.
+
     Raises:
         InputError: If the workload contradicts itself or no deployment serves it. The message says what to relax.
 

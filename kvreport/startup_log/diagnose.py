@@ -129,6 +129,10 @@ def diagnose(
         revision: Branch, tag or commit of the repository on the Hub.
         catalog: Catalog that resolves names; None for the public catalog.
 
+    Returns:
+        The numbers of the log (``reading``), their ``comparisons`` with the prediction, the ``changes`` to make, and a
+        ``headline``.
+
     Raises:
         InputError: If the log is empty or too large, or a name is unknown.
 

@@ -244,6 +244,9 @@ def replay(
             ``context_tokens`` is the longest request served; ``kv_offload`` is the host tier of one data-parallel
             rank, which its devices divide if they do not share one copy.
 
+    Returns:
+        A :class:`TrafficAnswer` with hit rates, waiting times, preemptions and the sizes or replicas that meet the targets.
+
     Raises:
         InputError: If a name is unknown, or a value is out of range or impossible.
 

@@ -63,6 +63,7 @@ def test_the_reference_has_every_public_name_with_its_arguments():
             assert ">>> " in section.get_text(), (
                 f"{name} has no example (tests/unit/test_doctests.py runs them)"
             )
+            assert section.find("strong", string="Returns") or name == "quantities", f"{name} returns what?"
     described = sections["estimate"].get_text()
     assert [one.name for one in options() if one.flags and one.name not in described] == []
     fields = {one.code.get_text(): one.get_text(" ") for one in sections["Estimate"].select("dt") if one.code}
