@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.accounting.support_lookup import on_accelerator
-from kvreport.catalog.accelerator import Accelerator, Figure
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
@@ -17,12 +17,11 @@ from kvreport.publish.log_coverage import under
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import read_table
-from kvreport.site.kit import diagrams, tables
+from kvreport.site.kit import tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
-from kvreport.site.kit.elements import Bar, KeyFigure
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.reason_groups import Member, ReasonGroup, grouped
-from kvreport.site.kit.sources import EVIDENCE, evidence_cell, source_cell, source_lines
+from kvreport.site.kit.sources import evidence_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
@@ -34,6 +33,7 @@ from kvreport.site.pages.controls import (
     layout_choices,
     weight_choices,
 )
+from kvreport.site.pages.gpu_memory import key_figures, memory_bar, memory_table, rates_table
 from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
 from kvreport.words import CAPTIONS, SENTENCES, counted, pieces
@@ -42,8 +42,6 @@ EXAMPLES: Final[tuple[str, ...]] = tuple(read_table("charted models"))
 """Models that a GPU's chart shows where the catalog has them; up to six that it serves."""
 ON_SLICES: Final = 24
 """Models whose requests on each slice a page lists."""
-
-_TERA: Final = 10**12
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -109,9 +107,9 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         "headline": headline(site, gpu),
         "conditions": _conditions(site, gpu)
         + (f" Cloud instances with this accelerator: {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
-        "facts": tuple(_facts(gpu)),
-        "bar": _bar(gpu),
-        "memory": _memory(gpu),
+        "facts": tuple(key_figures(gpu)),
+        "bar": memory_bar(gpu),
+        "memory": memory_table(gpu),
         "usable_note": gpu.memory.usable.note or "",
         "chart": boundary_plot(site, gpu),
         "grid": grid,
@@ -131,7 +129,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> Names:
         "slices": _slices(site, gpu) if gpu.slices else None,
         "on_slices": _on_slices(site, gpu) if gpu.slices else None,
         "slice": gpu.slices[0].name if gpu.slices else "",
-        "rates": _rates(gpu),
+        "rates": rates_table(gpu),
         "notes": gpu.notes,
         "sources": source_lines(gpu.sources),
         "estimate": f"kvreport estimate {example.id} --gpu {gpu.id}"
@@ -215,91 +213,6 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
         size = units.human_parameters(site.parameters[largest.id])
         told.append(SENTENCES["gpu_largest"].format(model=largest.name, parameters=size))
     return (*usable, *pieces(*told))
-
-
-def _facts(gpu: Accelerator) -> Iterator[KeyFigure]:
-    installed = f"{units.gib(gpu.memory.advertised.value, 0)} GiB"
-    yield KeyFigure("Installed memory", installed, f"the product label says {advertised(gpu)}")
-    if gpu.memory.driver_visible is not None:
-        yield KeyFigure("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
-    evidence = gpu.memory.usable.evidence
-    yield KeyFigure(
-        "Usable by a process", f"{units.gib(gpu.usable_bytes)} GiB", f"{evidence}: {EVIDENCE[evidence]}"
-    )
-    if gpu.bandwidth_bytes_per_s is not None:
-        yield KeyFigure(
-            "Memory bandwidth",
-            f"{gpu.bandwidth_bytes_per_s.value / _TERA:,.2f} TB/s",
-            _mark(gpu.bandwidth_bytes_per_s),
-        )
-    if gpu.rates.bf16 is not None:
-        yield KeyFigure("16-bit peak", f"{gpu.rates.bf16.value / _TERA:,.0f} TFLOP/s", _mark(gpu.rates.bf16))
-
-
-def advertised(gpu: Accelerator) -> str:
-    """Return the memory on the label, in the label's own unit."""
-    if gpu.memory.advertised_label:
-        return gpu.memory.advertised_label
-    figure = gpu.memory.advertised.value
-    text = units.gb(figure, 0) if gpu.memory.advertised_unit == "GB" else units.gib(figure, 0)
-    return f"{text} {gpu.memory.advertised_unit}"
-
-
-def _mark(figure: Figure) -> str:
-    return "unverified" if figure.evidence == "unverified" else ""
-
-
-def _bar(gpu: Accelerator) -> Bar | None:
-    memory = gpu.memory
-    total = max(memory.advertised.value, memory.driver_visible.value if memory.driver_visible else 0)
-    if gpu.usable_bytes >= total:
-        return None
-    visible = memory.driver_visible.value if memory.driver_visible else gpu.usable_bytes
-    parts = (
-        ("use", "usable by a process", gpu.usable_bytes),
-        ("driver", "reserved by the driver", visible - gpu.usable_bytes),
-        ("free", "not visible to the driver", total - visible),
-    )
-    return diagrams.bar(
-        "From advertised to usable memory", parts, total, "Parts of the advertised memory, to scale."
-    )
-
-
-def _memory(gpu: Accelerator) -> Table:
-    memory = gpu.memory
-    meanings = {
-        "advertised": f"memory on the product label, in {memory.advertised_unit}",
-        "driver-visible": "memory that the driver reports",
-        "usable": "memory that a process can allocate; the engine's memory share applies to this amount",
-    }
-    figures = {
-        "advertised": memory.advertised,
-        "driver-visible": memory.driver_visible,
-        "usable": memory.usable,
-    }
-
-    def size(name: str) -> int | None:
-        figure = figures[name]
-        return None if figure is None else figure.value
-
-    def quoted(name: str) -> str:
-        figure = figures[name]
-        return (figure.quote if figure else None) or "–"
-
-    return listing(
-        "Advertised, reported and usable memory per GPU",
-        figures,
-        texts("Memory", Cell),
-        numbers("Size", lambda name: tables.size_cell(size(name)), "GiB"),
-        numbers(
-            "Size", lambda name: Cell("–", value=-1) if (found := size(name)) is None else found, "bytes"
-        ),
-        texts("Evidence", lambda name: evidence_cell(figures[name])),
-        texts("What it is", lambda name: Cell(meanings[name], "kv-words")),
-        texts("Quoted as", lambda name: Cell(quoted(name), "kv-words")),
-        texts("Source", lambda name: source_cell(figures[name])),
-        name="memory-table",
-    )
 
 
 def boundary_plot(site: SiteData, gpu: Accelerator) -> Plot | None:
@@ -473,35 +386,6 @@ def _requests(site: SiteData, model: str, gpu: str) -> int:
 def _estimate(site: SiteData, model: str, gpu: str) -> Estimate:
     context, engine = site.counted_context, site.engine.name
     return estimate(model, gpu=gpu, context_tokens=context, engine=engine, catalog=site.catalog)
-
-
-def _rates(gpu: Accelerator) -> Table:
-    rates = gpu.rates
-    figures: tuple[tuple[str, Figure | None, str, int], ...] = (
-        ("Memory bandwidth", gpu.bandwidth_bytes_per_s, "TB/s", _TERA),
-        ("16-bit, dense", rates.bf16, "TFLOP/s", _TERA),
-        ("FP8, dense", rates.fp8, "TFLOP/s", _TERA),
-        ("INT8, dense", rates.int8, "TOP/s", _TERA),
-        ("FP4, dense", rates.fp4, "TFLOP/s", _TERA),
-        ("Interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
-        ("Network ports, one direction", gpu.network_bytes_per_s, "GB/s", 10**9),
-        ("Power", gpu.power_watts, "W", 1),
-    )
-    known = [(name, figure, unit, scale) for name, figure, unit, scale in figures if figure is not None]
-
-    def number(figure: Figure, scale: int) -> Cell:
-        return Cell(f"{figure.value / scale:,.2f}".rstrip("0").rstrip("."), value=figure.value)
-
-    return listing(
-        "Specifications per GPU, with the evidence for each value",
-        known,
-        texts("Figure", lambda row: row[0]),
-        numbers("Value", lambda row: number(row[1], row[3])),
-        texts("Unit", lambda row: row[2]),
-        texts("Evidence", lambda row: evidence_cell(row[1])),
-        texts("Source", lambda row: source_cell(row[1])),
-        name="rates-table",
-    )
 
 
 def _example(site: SiteData) -> Model | None:

@@ -22,7 +22,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages.gpu import advertised
+from kvreport.site.pages.gpu_memory import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
 from kvreport.words import MODEL_SIZES, counted
 
