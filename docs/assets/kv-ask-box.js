@@ -28,7 +28,7 @@
       const names = kvreport.asked.prepared(file);
       const found = kvreport.asked.understand(typed, site, names);
       told.textContent = kvreport.asked.said(found, names);
-      const message = await messageIn(typed, base);
+      const message = found.log || found.file ? null : await messageIn(typed, base);
       if (message) told.textContent = "Understood: a message of an engine.";
       const way = message || kvreport.asked.wayTo(typed, found, site, names);
       if (way) {
