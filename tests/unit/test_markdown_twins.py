@@ -51,7 +51,7 @@ def test_a_row_is_what_the_parser_makes_of_it(row: str, around: str) -> None:
 def test_all_rows_of_one_table_are() -> None:
     html = AROUND[0].replace("{}", "".join(ROWS))
     assert lines(markdown.to_markdown(html)) == parsed(html)
-    assert lines(markdown.to_markdown(html)).count("\n| ") >= len(ROWS) - 2
+    assert lines(markdown.to_markdown(html)).count("\n|") >= len(ROWS) - 2
 
 
 HOSTILE = [

@@ -70,10 +70,11 @@ class _Writer(HTMLParser):
         return True
 
     def _write_row(self, cells: Sequence[str], *, header: bool) -> None:
-        row = " | ".join(cell.replace("|", "\\|") for cell in cells)
-        self.parts.append(f"\n| {row} |")
+        # Without blanks around its cells, a table of a thousand cells has two thousand characters less.
+        row = "|".join(cell.replace("|", "\\|") for cell in cells)
+        self.parts.append(f"\n|{row}|")
         if header and len(cells) > 1:
-            self.parts.append(f"\n|{' --- |' * len(cells)}")
+            self.parts.append(f"\n|{'---|' * len(cells)}")
 
     def cell(self, html: str) -> str | None:
         """Return the text of a cell; None where an element of it does not end."""
