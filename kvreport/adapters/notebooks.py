@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from importlib.metadata import distributions
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
@@ -153,5 +154,12 @@ def dependencies(folders: Iterable[Path], chapters: Path) -> str:
     installed package: a chapter may import any of them.
     """
     beside = sorted(path for path in chapters.glob("*") if path.is_file() and path.suffix != ".py")
-    packages = sorted({f"{one.name} {one.version}" for one in distributions()})
+    # Installing and removing a package changes its folder; reading all of them takes a tenth of a second.
+    state = tuple((one, Path(one).stat().st_mtime_ns) for one in sys.path if Path(one).is_dir())
+    packages = _installed(distributions, state)
     return digest([*dict.fromkeys(folders), *beside], (), packages, sys.version)
+
+
+@lru_cache(maxsize=4)
+def _installed(listed: Callable[[], Iterable[Distribution]], _: tuple[tuple[str, int], ...]) -> list[str]:
+    return sorted({f"{one.name} {one.version}" for one in listed()})

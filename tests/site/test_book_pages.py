@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import chapters
@@ -28,9 +29,17 @@ CHAPTERS = sorted((DOCS / "chapters").glob("*.py"))
 PAGES = [*CHAPTERS, *sorted(DOCS.rglob("*.md"))]
 
 
-@pytest.fixture(scope="module")
-def quantities():
-    return Quantities(open_catalog(REPOSITORY / "data"))
+def resolved(path, quantities):
+    """A page's text with its figures, and those that do not hold."""
+    text = prose.markdown_of(path)
+    about = quantities.about(reader_case.of_text(text, quantities.catalog))
+    return prose.resolve(text, about, path.name)
+
+
+@cache
+def resolved_now(path):
+    """The same with the catalog as it is."""
+    return resolved(path, chapters.quantities())
 
 
 LONGEST_WORDS = 12 * book.WORDS_PER_MINUTE
@@ -80,10 +89,8 @@ def test_a_chapter_is_a_lab(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_every_number_stated_in_prose_holds(path, quantities):
-    text = prose.markdown_of(path)
-    about = quantities.about(reader_case.of_text(text, quantities.catalog))
-    _, faults = prose.resolve(text, about, path.name)
+def test_every_number_stated_in_prose_holds(path):
+    _, faults = resolved_now(path)
     assert [str(fault) for fault in faults] == []
 
 
@@ -141,12 +148,6 @@ def test_a_question_is_answered_with_computed_numbers_in_a_screen(path):
 # One per cent --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def shown_now():
-    """What each page shows with the catalog as it is."""
-    return _shown(REPOSITORY / "data")
-
-
 def scaled(catalog: Path, file: str, pattern: str) -> None:
     """Make one number of a catalog file two percent larger; half of that is still seen in figures of two digits."""
     path = catalog / file
@@ -168,30 +169,23 @@ def scaled(catalog: Path, file: str, pattern: str) -> None:
     ],
 )
 def test_two_percent_more_in_the_catalog_stops_or_changes_every_page_that_depends_on_it(
-    tmp_path, shown_now, file, pattern
+    tmp_path, file, pattern
 ):
     catalog = tmp_path / "data"
     shutil.copytree(REPOSITORY / "data", catalog, ignore=shutil.ignore_patterns("claims", "observations"))
     scaled(catalog, file, pattern)
-    after = _shown(catalog)
-    assert None not in shown_now.values()
-    assert any(after[name] != shown_now[name] for name in shown_now)
-
-
-def _shown(catalog: Path) -> dict[str, str | None]:
-    """What pages show; None where one stops the build, because of its figures or of a record that contradicts itself."""
     quantities = Quantities(open_catalog(catalog))
 
     def shown(path: Path) -> str | None:
-        text = prose.markdown_of(path)
+        """What a page shows; None where it stops the build, for its figures or a record that contradicts itself."""
         try:
-            about = quantities.about(reader_case.of_text(text, quantities.catalog))
-            html, faults = prose.resolve(text, about, path.name)
+            html, faults = resolved(path, quantities)
         except CatalogError:
             return None
         return None if faults else html
 
-    return {path.name: shown(path) for path in PAGES}
+    assert not any(resolved_now(path)[1] for path in PAGES)
+    assert any(shown(path) != resolved_now(path)[0] for path in PAGES)
 
 
 # A small book, built -------------------------------------------------------------------------------
