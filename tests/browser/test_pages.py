@@ -588,7 +588,7 @@ def test_the_chart_of_a_layout_compares_it_with_the_same_layout_elsewhere(visit)
     said = page.locator(".kv-finding").first.inner_text()
     how = {"data_parallel": 8, "expert_parallel": True, "context_tokens": 8192}
     same = kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu="b200-sxm-180gb", **how).max_concurrent_requests
-    assert f"8 × B200 (DP 8 attention + expert parallel) serve {same}" in said
+    assert f"{same:,} (8 × B200 (DP 8 attention + expert parallel))" in said
 
 
 LARGE = "models/meta-llama--Llama-3.1-70B-Instruct/"
