@@ -222,3 +222,15 @@ def test_a_server_that_starts_is_told_how_to_serve_more(page: Any, address: str)
     assert "model=meta-llama--Llama-3.1-8B-Instruct&gpu=h100-sxm-80gb" in href
     assert "context=131072" in href
     assert "share=0.8" in href
+
+
+def test_a_deployment_file_is_named_as_one_and_has_a_way_on(page: Any, address: str) -> None:
+    """The headline asked for the lines of an engine next to a button that reads the file, and named a page without a link."""
+    page.goto(f"{address}log/")
+    page.wait_for_selector("[data-kv-log]")
+    page.fill("textarea[name=log]", "services:\n  a:\n    image: b\n")
+    page.wait_for_selector("[data-kv-logged] .kv-big")
+    shown = page.inner_text("[data-kv-logged]")
+    assert "This is a deployment file or a script, not a start-up log." in shown
+    assert "paste the lines" not in shown
+    assert page.locator("[data-kv-logged] button, [data-kv-logged] p a").count() == 1
