@@ -33,10 +33,10 @@ def picture() -> str:
     parts, x = [], 0.0
     for name, color in COLORS.items():
         wide = WIDTH * sizes[name] / budget.total_bytes
-        parts.append(f'<rect x="{x:.1f}" y="34" width="{wide:.1f}" height="44" fill="{color}"/>')
+        parts.append(f'<rect x="{x:.0f}" y="34" width="{wide:.0f}" height="44" fill="{color}"/>')
         if name == "KV cache":
             each = wide / requests
-            marks = "".join(f"M{x + each * n:.1f} 34v44" for n in range(1, requests))
+            marks = "".join(f"M{x + each * n:.0f} 34v44" for n in range(1, requests))
             parts.append(f'<path d="{marks}" stroke="#fff" stroke-width="0.6"/>')
         x += wide
     place = 0

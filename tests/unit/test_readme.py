@@ -30,5 +30,5 @@ def test_the_first_example_is_an_estimate():
 
 def test_the_picture_of_readme_has_the_figures_of_its_example():
     draw = runpy.run_path(str(README.parent / "scripts" / "draw_readme.py"))
-    assert draw["TARGET"].read_text(encoding="utf-8") == draw["picture"]()
+    assert draw["TARGET"].read_text(encoding="utf-8") == draw["picture"](), "run scripts/draw_readme.py"
     assert f"]({draw['TARGET'].name})" in README.read_text(encoding="utf-8")
