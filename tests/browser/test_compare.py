@@ -255,11 +255,11 @@ def test_the_causes_that_are_named_add_up_to_the_difference(visit: Visit) -> Non
 
 def test_a_release_without_numbers_here_has_its_command(visit: Visit) -> None:
     page = visit.go(
-        "compare/?engines=vllm@0.20,vllm@0.33&gpu=h100-sxm-80gb&model=meta-llama--Llama-3.1-8B-Instruct"
+        "compare/?engines=vllm@0.10,vllm@0.33&gpu=h100-sxm-80gb&model=meta-llama--Llama-3.1-8B-Instruct"
     )
     rows(visit)
     said = page.locator(".kv-said").inner_text()
-    wanted = "kvreport diff vllm@0.20 vllm@0.33 --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm-80gb --context 8192"
+    wanted = "kvreport diff vllm@0.10 vllm@0.33 --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm-80gb --context 8192"
     assert wanted in said
 
 
