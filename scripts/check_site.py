@@ -203,7 +203,7 @@ def _served(answer: re.Match[str], cells: list[list[str]]) -> Iterator[str]:
     """Yield where an accelerator's headline counts other models than its table has, as released, at its context."""
     place = cells[0].index(answer[2])
     alone = sum(
-        row[1] == "1" and "weights assumed to be" not in row[0] and bool(_COUNT.fullmatch(row[place]))
+        row[1] == "1" and "weights assumed" not in row[0] and bool(_COUNT.fullmatch(row[place]))
         for row in cells[1:]
         if len(row) == len(cells[0])
     )
