@@ -330,7 +330,7 @@ def _words(estimate: Estimate, told: dict[str, Any]) -> None:
         each = int(float("".join(counts[-1]).replace(",", ""))) * estimate.request.layout.data
         assert each == told[BY_MEMORY], ("requests of the explanation", counts, told[BY_MEMORY])
     line = next(one for one in told["explanation"] if one.startswith("one request of"))
-    held = int(re.findall(r"holds ([\d,]+) B", line)[0].replace(",", ""))
+    held = int(re.findall(r"(?:holds|takes) ([\d,]+) B", line)[0].replace(",", ""))
     said = re.findall(r"reserves ([\d,]+) B", line)
     reserved = int(said[0].replace(",", "")) if said else held
     assert reserved == told[RESERVED], ("explanation", reserved, told[RESERVED])

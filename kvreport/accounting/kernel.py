@@ -658,7 +658,8 @@ def pool_for(plan: Plan, requests: int, mean: int, longest: int, prefix: int) ->
     tooth = 0
     for rule in plan.rules:
         tooth = rule.state_bytes - 1
-    if len(plan.rules) == 0:
+    # More than any device has is not looked for: beyond 2^53, JavaScript has no next integer to go on to.
+    if len(plan.rules) == 0 or needed >= MOST_MISSING:
         return needed
     low = max(needed - plan.block, 0)
     high = needed

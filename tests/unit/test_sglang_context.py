@@ -67,10 +67,13 @@ def test_the_fractions_of_a_deployment_are_those_of_its_longest_request() -> Non
     highest = {}
     for tokens, one in found.items():
         best = one.ranking.deployments[0]
-        told = kvreport.estimate(MODEL, gpu="mi300x", context_tokens=tokens, engine="sglang")
+        # The command of a deployment states its requests, by which SGLang sizes its graphs.
+        told = kvreport.estimate(
+            MODEL, gpu="mi300x", context_tokens=tokens, engine="sglang", max_seqs=best.users_each
+        )
         assert best.pool_bytes == told.budget.kv_pool_bytes
         interval = one.fractions(best, (best.pool_bytes // 2,))
         assert interval is not None
         highest[tokens] = interval["highest"]
-    # What is given is lowered afterwards, so that the same fraction is meant.
-    assert highest[8192] == highest[16384]
+    # What is given is lowered afterwards, so that the same fraction is meant, but for graphs of half as many requests.
+    assert highest[8192] == pytest.approx(highest[16384], abs=0.0015)
