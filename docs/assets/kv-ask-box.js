@@ -356,7 +356,7 @@
     return needed
       ? `${own.name} in Q4_K_M takes ${gib(needed, 1)} GiB of main memory with one slot of ${
         kvreport.tokens(length)
-      } tokens${ram ? `, ${fits} than the ${ram} GiB of the computer` : ""}.`
+      } tokens${ram ? `, ${fits} than the ${ram} GB of RAM` : ""}.`
       : "";
   }
 
