@@ -241,16 +241,27 @@
       copied.setAttribute(key, String(value));
     }
     y += height;
-    const names = $$(".kv-legend li", figure).map((item) => {
+    const legend = [];
+    let x = width;
+    for (const item of $$(".kv-legend li", figure)) {
+      const name = plain(item), wide = 36 + 6.6 * name.length;
+      if (x + wide > width) [x, y] = [8, y + 18];
       const sample = $("line, path, i", item), style = sample && getComputedStyle(sample);
       const color = style && [style.stroke, style.fill, style.backgroundColor].find((one) => /\d/.test(one));
-      return draw("tspan", {}, draw("tspan", { fill: color || "gray" }, "■ "), `${plain(item)}   `);
-    });
+      const dashes = style?.strokeDasharray || "none", thick = sample?.matches("i") ? 10 : 3;
+      legend.push(
+        draw("path", {
+          d: `M${x} ${y - 4}h18`,
+          stroke: color || "gray",
+          "stroke-width": thick,
+          "stroke-dasharray": dashes,
+        }),
+        draw("text", { ...font, x: x + 24, y, "font-size": 12 }, name),
+      );
+      x += wide;
+    }
     const source = `Source: kvreport, data release ${release()}, ${address()}`;
-    const foot = [
-      ...names.length ? written(12, 400, names) : [],
-      ...written(11, 400, ...lines(source, width / 6.6).map((line) => [line])),
-    ];
+    const foot = written(11, 400, ...lines(source, width / 6.6).map((line) => [line]));
     const paper = draw("rect", {
       width,
       height: y + 10,
@@ -262,6 +273,7 @@
       paper,
       ...head,
       copied,
+      ...legend,
       ...foot,
     );
     return { text: new XMLSerializer().serializeToString(framed), width, height: y + 10 };

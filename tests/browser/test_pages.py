@@ -104,6 +104,31 @@ def test_every_chart_can_be_taken_away_with_its_finding_and_source(visit, tiny_s
         assert drawn in text
 
 
+def test_a_chart_taken_away_on_a_phone_names_every_line_within_its_frame(visit):
+    """The names stood in one row, cut off at the edge of a phone, without the dashes of their lines."""
+    page = visit.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit.go("")
+    page.locator("[aria-label='Save this chart as SVG']").first.wait_for(state="attached")
+    chart = page.locator("main figure.kv-figure").filter(has=page.locator(".kv-lines li")).first
+    with page.expect_download() as told:
+        chart.get_by_role("button", name="Save this chart as SVG").click()
+    names = [" ".join(one.split()) for one in chart.locator(".kv-legend li").all_text_contents()]
+    image = page.context.new_page()
+    image.set_content(told.value.path().read_text(encoding="utf-8"))
+    ends = dict(
+        image.evaluate(
+            "[...document.querySelectorAll('svg text')].map((one) => [one.textContent, one.getBoundingClientRect().right])"
+        )
+    )
+    assert len(names) > 2
+    assert {*names} <= {*ends}
+    width = image.evaluate("document.querySelector('svg').getBoundingClientRect().right")
+    assert all(ends[name] <= width for name in names)
+    assert len({one.get_attribute("stroke-dasharray") for one in image.locator("svg > path").all()}) > 1
+    image.close()
+
+
 def test_what_is_far_below_the_window_is_measured_when_it_comes_near(visit):
     """To ask every table for its width laid out all of them, 0.7 seconds at the speed of a phone."""
     page = visit.go("data/")
