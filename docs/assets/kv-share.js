@@ -201,6 +201,8 @@
     "font-family",
     "font-weight",
     "text-anchor",
+    "display",
+    "r",
   ];
 
   /* What a drawing shows, in a sentence: of the page's own answer, or of the drawing. */
@@ -214,51 +216,97 @@
 
   /* A text in lines of so many characters. */
   const lines = (text, length) =>
-    text.split(" ").reduce((made, word) => {
-      const joined = `${made.at(-1)} ${word}`;
-      return joined.length > length ? [...made, word] : [...made.slice(0, -1), joined];
-    }, [""]).map((line) => line.trim()).filter(Boolean);
+    text.split(" ").flatMap((word) => word.match(new RegExp(`.{1,${Math.floor(length)}}`, "g")) || []).reduce(
+      (made, word) => {
+        const joined = `${made.at(-1)} ${word}`;
+        return joined.length > length ? [...made, word] : [...made.slice(0, -1), joined];
+      },
+      [""],
+    ).map((line) => line.trim()).filter(Boolean);
 
-  /* A drawing with its styles written into it, in a frame: what it shows above, its source and data release below. */
-  function drawing(figure) {
-    const svg = chartOf(figure), { width, height } = svg.getBoundingClientRect();
+  const MARGIN = 8;
+
+  /* What a reader sees of a drawing, in its own units and in pixels: letters may stand outside its frame. */
+  function shownPart(svg) {
+    const frame = svg.viewBox.baseVal, own = svg.getBBox(), scale = svg.getScreenCTM();
+    const ends = (from, size) => Math.max(frame[from] + frame[size], own[from] + own[size]);
+    const [left, top] = [Math.min(frame.x, own.x), Math.min(frame.y, own.y)];
+    const [across, down] = [ends("x", "width") - left, ends("y", "height") - top];
+    return {
+      viewBox: `${left} ${top} ${across} ${down}`,
+      width: across * scale.a,
+      height: down * scale.d,
+    };
+  }
+
+  /* A copy of a drawing with its styles written into it; its letters take the width that they have on the page, in whichever font. */
+  function styled(svg) {
     const copied = svg.cloneNode(true), shown = [svg, ...$$("*", svg)];
     [copied, ...$$("*", copied)].forEach((node, n) => {
-      const style = getComputedStyle(shown[n]);
+      const style = getComputedStyle(shown[n]), moved = style.translate.match(/-?[\d.]+px/g);
       for (const name of STYLES) {
         if (style.getPropertyValue(name)) node.setAttribute(name, style.getPropertyValue(name));
       }
+      if (moved && n) {
+        const [right, down = 0] = moved.map(parseFloat);
+        node.setAttribute(
+          "transform",
+          `translate(${right},${down}) ${node.getAttribute("transform") || ""}`.trim(),
+        );
+      }
+      const wide = node.localName === "text" && shown[n].getComputedTextLength();
+      if (wide) {
+        node.setAttribute("textLength", String(wide));
+        node.setAttribute("lengthAdjust", "spacingAndGlyphs");
+      }
       node.removeAttribute("class");
     });
+    return copied;
+  }
+
+  /* A drawing in a frame: what it shows above, its source and data release below. */
+  function drawing(figure) {
+    const svg = chartOf(figure), part = shownPart(svg), width = part.width + 2 * MARGIN;
+    const copied = styled(svg);
     const ink = getComputedStyle(svg).color, font = { fill: ink, "font-family": "sans-serif" };
     let y = 8;
     const written = (size, weight, ...texts) =>
       texts.map((text) =>
-        draw("text", { ...font, x: 8, y: y += 1.4 * size, "font-size": size, "font-weight": weight }, ...text)
+        draw(
+          "text",
+          { ...font, x: MARGIN, y: y += 1.4 * size, "font-size": size, "font-weight": weight },
+          ...text,
+        )
       );
-    const head = written(15, 600, ...lines(finding(figure), width / 9.5).map((line) => [line]));
-    for (const [key, value] of Object.entries({ x: 0, y: y += 12, width, height, overflow: "visible" })) {
-      copied.setAttribute(key, String(value));
-    }
-    y += height;
+    const head = written(15, 600, ...lines(finding(figure), width / 10.2).map((line) => [line]));
+    const placed = { ...part, x: MARGIN, y: y += 12, overflow: "visible" };
+    for (const [key, value] of Object.entries(placed)) copied.setAttribute(key, String(value));
+    y += part.height;
     const legend = [];
     let x = width;
-    for (const item of $$(".kv-legend li", figure)) {
-      const name = plain(item), wide = 36 + 6.6 * name.length;
-      if (x + wide > width) [x, y] = [8, y + 18];
-      const sample = $("line, path, i", item), style = sample && getComputedStyle(sample);
-      const color = style && [style.stroke, style.fill, style.backgroundColor].find((one) => /\d/.test(one));
-      const dashes = style?.strokeDasharray || "none", thick = sample?.matches("i") ? 10 : 3;
-      legend.push(
-        draw("path", {
-          d: `M${x} ${y - 4}h18`,
-          stroke: color || "gray",
-          "stroke-width": thick,
-          "stroke-dasharray": dashes,
-        }),
-        draw("text", { ...font, x: x + 24, y, "font-size": 12 }, name),
-      );
-      x += wide;
+    for (const item of $$(".kv-legend li, .kv-key", figure)) {
+      const drawn = $("svg", item), sample = $("i", item), wide = drawn?.getBoundingClientRect().width || 18;
+      const name = plain(item), across = wide + 22 + 6.6 * name.length;
+      if (x > MARGIN && x + across > width) [x, y] = [MARGIN, y + 18];
+      if (drawn) {
+        const { height } = drawn.getBoundingClientRect(), copied = styled(drawn);
+        for (const [key, value] of Object.entries({ x, y: y - 4 - height / 2, width: wide, height })) {
+          copied.setAttribute(key, String(value));
+        }
+        legend.push(copied);
+      } else if (sample) {
+        const fill = getComputedStyle(sample).backgroundColor;
+        legend.push(draw("rect", { x, y: y - 9, width: 18, height: 10, fill }));
+      }
+      const said = lines(name, (width - wide - 24) / 6.6);
+      said.forEach((line, n) => {
+        legend.push(draw("text", { ...font, x: x + wide + 8, y: n ? y += 16 : y, "font-size": 12 }, line));
+      });
+      x = said.length > 1 ? width : x + across;
+    }
+    const note = plain($("figcaption", figure));
+    if (note && note !== finding(figure)) {
+      legend.push(...written(11, 400, ...lines(note, width / 6.6).map((line) => [line])));
     }
     const source = `Source: kvreport, data release ${release()}, ${address()}`;
     const foot = written(11, 400, ...lines(source, width / 6.6).map((line) => [line]));

@@ -96,7 +96,10 @@ def test_a_computer_without_a_gpu_is_answered_for_its_main_memory(page, address)
     laid = at_home(open_catalog().model(LLAMA))
     taken = laid.in_main_memory("q4_k_m", 32768) / 2**30
     said = page.inner_text("[data-kv-slot=headline]")
-    assert f"takes {taken:.1f} GiB of main memory with one slot of 32K tokens, less than the 64 GB of RAM." in said
+    assert (
+        f"takes {taken:.1f} GiB of main memory with one slot of 32K tokens, less than the 64 GB of RAM."
+        in said
+    )
 
 
 def test_a_slot_at_home_is_answered_with_its_free_memory_and_both_caches(page, address):

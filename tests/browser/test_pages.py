@@ -104,29 +104,48 @@ def test_every_chart_can_be_taken_away_with_its_finding_and_source(visit, tiny_s
         assert drawn in text
 
 
-def test_a_chart_taken_away_on_a_phone_names_every_line_within_its_frame(visit):
-    """The names stood in one row, cut off at the edge of a phone, without the dashes of their lines."""
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_chart_taken_away_holds_what_the_page_shows_within_its_frame(visit, width):
+    """On a phone, names and letters of axes were cut off, samples of fills were black, and dots and notes were missing."""
     page = visit.page
-    page.set_viewport_size({"width": 390, "height": 844})
-    visit.go("")
+    page.set_viewport_size({"width": width, "height": 844})
+    visit.go(LLAMA)
     page.locator("[aria-label='Save this chart as SVG']").first.wait_for(state="attached")
-    chart = page.locator("main figure.kv-figure").filter(has=page.locator(".kv-lines li")).first
-    with page.expect_download() as told:
-        chart.get_by_role("button", name="Save this chart as SVG").click()
-    names = [" ".join(one.split()) for one in chart.locator(".kv-legend li").all_text_contents()]
-    image = page.context.new_page()
-    image.set_content(told.value.path().read_text(encoding="utf-8"))
-    ends = dict(
-        image.evaluate(
-            "[...document.querySelectorAll('svg text')].map((one) => [one.textContent, one.getBoundingClientRect().right])"
-        )
+    charts = page.locator("main figure.kv-figure").filter(
+        has=page.get_by_role("button", name="Save this chart as SVG")
     )
-    assert len(names) > 2
-    assert {*names} <= {*ends}
-    width = image.evaluate("document.querySelector('svg').getBoundingClientRect().right")
-    assert all(ends[name] <= width for name in names)
-    assert len({one.get_attribute("stroke-dasharray") for one in image.locator("svg > path").all()}) > 1
-    image.close()
+    assert charts.count() > 3
+    dashes, dots = set(), []
+    for chart in charts.all():
+        with page.expect_download() as told:
+            chart.get_by_role("button", name="Save this chart as SVG").click()
+        items = chart.locator(".kv-legend li").all()
+        names = [" ".join(one.text_content().split()) for one in items]
+        fills = [
+            one.evaluate("(one) => getComputedStyle(one).backgroundColor")
+            for one in chart.locator(".kv-legend i").all()
+        ]
+        image = page.context.new_page()
+        image.set_viewport_size({"width": 1600, "height": 1200})
+        image.set_content(told.value.path().read_text(encoding="utf-8"))
+        text = " ".join(image.locator("svg text").all_text_contents())
+        assert all(name in text for name in names)
+        note = chart.locator("figcaption")
+        assert not note.count() or " ".join(note.first.inner_text().split()) in text
+        assert fills == [
+            one.evaluate("(one) => getComputedStyle(one).fill")
+            for one in image.locator("body > svg > rect").all()[1:]
+        ]
+        outside = """(paper) => [...paper.querySelectorAll("text")].filter((one) => {
+          const [own, all] = [one, paper].map((node) => node.getBoundingClientRect());
+          return own.width && (own.left < all.left - 1 || own.right > all.right + 1 || own.bottom > all.bottom + 1);
+        }).map((one) => one.textContent)"""
+        assert not image.locator("body > svg").evaluate(outside)
+        dashes |= {one.get_attribute("stroke-dasharray") for one in image.locator("svg svg path").all()}
+        dots += [float(one.get_attribute("r").removesuffix("px")) for one in image.locator("circle").all()]
+        image.close()
+    assert len(dashes) > 3
+    assert min(dots) > 3
 
 
 def test_what_is_far_below_the_window_is_measured_when_it_comes_near(visit):
