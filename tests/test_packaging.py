@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import kvreport
 from kvreport import resources
+from kvreport.publish import own_wheel
 
 CARRIED = {"_data": "data", "_templates": "templates", "_assets": "docs/assets"}
 
@@ -99,6 +102,37 @@ def test_an_unpacked_wheel_reads_its_own_files(wheel, tmp_path):
     )
     package = tmp_path / "kvreport"
     assert done.stdout.split() == [str(package / inside) for inside in CARRIED]
+
+
+@pytest.mark.slow
+def test_the_site_offers_this_wheel_with_its_checksum(repository, wheel, tmp_path):
+    """To get the command, a reader of a published site had to ask its publisher."""
+    found = dict(own_wheel.files(tmp_path / "cache"))
+    (address, content), (beside, checksum) = found.items()
+    assert (
+        address
+        == f"downloads/kvreport-{kvreport.__version__}-py3-none-any.whl"
+        == beside.removesuffix(".sha256")
+    )
+    (tmp_path / Path(address).name).write_bytes(content)
+    (tmp_path / "sums").write_bytes(checksum)
+    subprocess.run(
+        ["sha256sum", "--check", "--strict", "sums"], cwd=tmp_path, check=True, capture_output=True
+    )
+    with zipfile.ZipFile(tmp_path / Path(address).name) as offered, zipfile.ZipFile(wheel) as built:
+        assert {name: offered.read(name) for name in offered.namelist()} == {
+            name: built.read(name) for name in built.namelist()
+        }
+    assert own_wheel._built() == content, "the same bytes again"
+    page = (repository / "docs" / "about" / "install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"kvreport-[\d.]+-py3-none-any\.whl", page)) == {own_wheel.NAME}
+    assert f"](../{address})" in page
+    assert f"](../{beside})" in page
+
+
+def test_an_installed_package_offers_no_wheel(tmp_path, monkeypatch):
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "kvreport")
+    assert not [*own_wheel.files(tmp_path)]
 
 
 def test_a_checkout_reads_the_folders_that_people_edit(repository):

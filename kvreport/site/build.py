@@ -29,6 +29,7 @@ from kvreport.publish import (
     feeds,
     http_headers,
     known_logs,
+    own_wheel,
     picker,
     precompute,
     profiles,
@@ -185,6 +186,7 @@ def build(
         fonts.state(),
         python_runtime.RUNTIME.state(cache),
         sql_runtime.RUNTIME.state(cache),
+        own_wheel.source_state() if data is None else None,
     )
     before = archive.published(releases)
     earlier = [(one.version, str(one.folder), one.sums) for one in before]
@@ -218,13 +220,18 @@ def build(
             progress=progress,
             releases=archive.joined(before, archive.present(published, version)),
         )
-        made = _report(site, cache, before, written)
+        wheel = tuple(own_wheel.files(cache)) if data is None else ()
+    made = _report(site, cache, before, written, wheel)
     keep(cache / "report", state, made)
     return made
 
 
 def _report(
-    site: SiteData, cache: Path, before: tuple[archive.ArchivedRelease, ...], written: tuple[str, ...]
+    site: SiteData,
+    cache: Path,
+    before: tuple[archive.ArchivedRelease, ...],
+    written: tuple[str, ...],
+    wheel: tuple[tuple[str, bytes], ...],
 ) -> Report:
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     drawings = drawing.begin(requests, cache, site.progress)
@@ -244,6 +251,7 @@ def _report(
             *_assets(cache),
             *python,
             *sql,
+            *wheel,
             *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
         ),
         files=(
