@@ -40,13 +40,11 @@ def with_unfollowed(result: Estimate, given: argparse.Namespace) -> Estimate:
     from dataclasses import replace
 
     from kvreport.estimation.answer import with_open_terms
-    from kvreport.estimation.explanation import explained
 
     if not given.not_followed:
         return result
     named = (*result.request.not_followed, *unfollowed(given))
-    found = with_open_terms(replace(result, request=replace(result.request, not_followed=named)))
-    return explained(found)
+    return with_open_terms(replace(result, request=replace(result.request, not_followed=named)))
 
 
 def query_values(given: argparse.Namespace) -> dict[str, Any]:

@@ -98,7 +98,6 @@ class Estimate(AtContext):
             or the GPU's rates are unknown.
         prefill_ms_lower_bound: Lower bound in milliseconds on the prefill of one prompt of this length, or None.
         by_context: The answers for common context lengths.
-        explanation: The calculation, one line per step.
     """
 
     request: Request
@@ -119,9 +118,15 @@ class Estimate(AtContext):
     decode_ms_lower_bound: float | None
     prefill_ms_lower_bound: float | None
     by_context: tuple[AtContext, ...]
-    explanation: tuple[str, ...]
     verdict_reason: str = field(default="", kw_only=True)
     optimistic: Estimate | None = field(default=None, kw_only=True)
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """The calculation, one line per step."""
+        from kvreport.estimation.explanation import explain  # noqa: PLC0415 - it is built on this
+
+        return tuple(explain(self))
 
     at_home: ClassVar[bool] = False
     """True for an engine that allocates everything at start, whose answer says itself what would make it fit."""

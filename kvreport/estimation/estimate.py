@@ -29,7 +29,6 @@ from kvreport.estimation.answer import (
     table_contexts,
     with_open_terms,
 )
-from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import BEST, refuse_beyond_one_memory
 from kvreport.estimation.home_estimate import estimate_local
 from kvreport.estimation.home_names import engine_at_home, engine_of
@@ -160,8 +159,7 @@ def _as_range(result: Estimate) -> Estimate:
     usual = in_named_format(request.model)
     if usual is not None and answer(replace(request, model=usual)).verdict == refused != result.verdict:
         said.append(f"a scale per output channel: {request.model.weight_format} would be {cut}")
-    ranged = between_ends(replace(result, request=replace(request, assumptions=tuple(said))), other)
-    return explained(ranged)
+    return between_ends(replace(result, request=replace(request, assumptions=tuple(said))), other)
 
 
 def partitioned(request: Request) -> Request:
@@ -237,7 +235,6 @@ def answer(request: Request) -> Estimate:
         prefill_ms_lower_bound=_known(first),
         by_context=tuple(at[1:]),
         **at[0].counts,
-        explanation=(),
         verdict_reason=_reason(request),
     )
     if result.verdict in POSSIBLE:
@@ -251,7 +248,7 @@ def answer(request: Request) -> Estimate:
                 f"kv-offload: found {human_bytes(request.kv_offload_bytes)} for {copies} ranks, and the part "
                 f"of one rank is too small for {request.engine.label}; allowed: more"
             )
-    return explained(with_open_terms(result))
+    return with_open_terms(result)
 
 
 def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) -> AtContext:

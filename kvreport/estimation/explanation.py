@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TypeVar
 
 from kvreport.accounting.capacity import Limit, beside
 from kvreport.accounting.capacity import blocks as pool_blocks
@@ -43,7 +41,6 @@ from kvreport.estimation.conclusion import but_for, verdict_sentence
 from kvreport.units import count, gib, human_bytes, human_parameters
 from kvreport.words import COMPONENTS, LOADING, counted, noun_for
 
-_Answer = TypeVar("_Answer", bound=Estimate)
 _FLOAT32_BYTES = 4
 
 
@@ -66,11 +63,6 @@ def explain(estimate: Estimate) -> Iterator[str]:
     if estimate.verdict_reason and estimate.verdict in POSSIBLE:
         yield estimate.verdict_reason
     yield verdict_sentence(estimate)
-
-
-def explained(estimate: _Answer) -> _Answer:
-    """The estimate with its arithmetic."""
-    return replace(estimate, explanation=tuple(explain(estimate)))
 
 
 def cache_lines(model: Model, kv_format: KvFormat | None, tensor_parallel: int = 1) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from kvreport.accounting.engines.command import Command
@@ -17,17 +18,17 @@ from kvreport.estimation.answer import Estimate
 from kvreport.estimation.commands import shell_line
 from kvreport.estimation.home_case import LocalCase
 from kvreport.estimation.home_commands import command_of
-from kvreport.estimation.home_inverse import HomeAnswers, home_answers
+from kvreport.estimation.home_inverse import HomeAnswers, advice, home_answers
 from kvreport.estimation.home_names import Named
 from kvreport.units import gib, human_bytes, human_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LocalEstimate(Estimate):
     """An estimate with what lies on each device and on the host."""
 
     local: LocalLayout  # Weights, caches and buffers, device by device.
-    advice: tuple[str, ...]  # What would make it fit, where it does not; flags of the engine.
+    starts: bool  # True if it starts as asked at the wide end of what is not known, so that nothing has to be changed.
     case: LocalCase  # The question, opened: what inverse answers are computed from.
     engine_reason: str = field(default="", kw_only=True)  # Why the engine was taken, where nobody stated one.
 
@@ -44,6 +45,11 @@ class LocalEstimate(Estimate):
         """What begins the headline where nobody stated the engine."""
         return f"With {self.request.engine.label} ({self.engine_reason}): " if self.engine_reason else ""
 
+    @cached_property
+    def advice(self) -> tuple[str, ...]:
+        """What would make it fit, where it does not; flags of the engine. Looked for when asked: it takes longer than the rest."""
+        return () if self.starts else advice(self.case, self.max_context_tokens)
+
     def inverse(self) -> HomeAnswers:
         """What fits on this machine: longest context, slots, layers, experts on the CPU, quantization, ``--fit``."""
         return home_answers(self.case)
@@ -51,8 +57,7 @@ class LocalEstimate(Estimate):
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``kvreport estimate --format json`` prints."""
         cells = self.local.cells
-        # A class made again with slots has no cell for super().
-        answer = Estimate.to_dict(self)
+        answer = super().to_dict()
         answer.update(
             weight_format=self.case.mix,
             kv_format=self.case.options.type_k,

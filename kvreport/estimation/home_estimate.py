@@ -31,7 +31,6 @@ from kvreport.estimation.answer import (
     table_contexts,
     with_open_terms,
 )
-from kvreport.estimation.explanation import explained
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.home_answer import LocalEstimate
 from kvreport.estimation.home_case import (
@@ -42,7 +41,6 @@ from kvreport.estimation.home_case import (
     size_of,
 )
 from kvreport.estimation.home_commands import made_from_file
-from kvreport.estimation.home_inverse import advice
 from kvreport.estimation.home_names import Named, by_local_name, is_gguf
 from kvreport.estimation.named import at_release
 from kvreport.estimation.request import resolve
@@ -81,8 +79,7 @@ def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
         return result
     # Whatever the wide end was given or chose, the narrow end answers the same question.
     narrow = replace(asked, weights=named.least, context_tokens=result.request.context_tokens)
-    ranged = between_ends(result, _laid_out(narrow, named, engine, catalog))
-    return explained(ranged)
+    return between_ends(result, _laid_out(narrow, named, engine, catalog))
 
 
 def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> LocalEstimate:
@@ -96,7 +93,7 @@ def _laid_out(query: Query, named: Named, engine: Engine, catalog: Catalog) -> L
         if not case.engine_sets_context and query.context_tokens is None and query.ctx_size is None:
             tokens = choice.options.context // (1 if choice.options.is_unified else choice.options.slots)
             case = replace(case, request=replace(case.request, context_tokens=tokens))
-    return explained(_assemble(case, case.lay_out(), changed))
+    return _assemble(case, case.lay_out(), changed)
 
 
 def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
@@ -166,9 +163,8 @@ def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) ->
         prefill_ms_lower_bound=None,
         by_context=tuple(by_context),
         **own.counts,
-        explanation=(),
         local=layout,
-        advice=() if own.verdict in _STARTS else advice(case),
+        starts=own.verdict in _STARTS,
         case=case,
     )
     return with_open_terms(result)

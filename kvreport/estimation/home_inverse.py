@@ -13,7 +13,7 @@ from kvreport.accounting.engines.llama_cpp.search import (
     most_gpu_layers,
     most_slots,
 )
-from kvreport.estimation.home_case import LocalCase, open_local
+from kvreport.estimation.home_case import LocalCase
 from kvreport.units import GIB
 
 MIXES_BY_SIZE: Final = (
@@ -81,21 +81,17 @@ def _best_weights(case: LocalCase) -> str | None:
     """The largest usual mix that fits with these flags; None for a file, whose types are fixed."""
     if case.mix == "file":
         return None
-    return next((mix for mix in MIXES_BY_SIZE if _fits_as(case, mix)), None)
+    return next((mix for mix in MIXES_BY_SIZE if case.as_mix(mix).lay_out().fits), None)
 
 
-def _fits_as(case: LocalCase, mix: str) -> bool:
-    local, _ = open_local(case.request.model, mix, None)
-    local = replace(local, network=case.local.network, companions=case.local.companions)
-    return replace(case, local=local).lay_out().fits
+def advice(case: LocalCase, longest: int) -> tuple[str, ...]:
+    """Changes that make it fit, each alone, by the engine's own flags; the nearest of each.
 
-
-def advice(case: LocalCase) -> tuple[str, ...]:
-    """Changes that make it fit, each alone, by the engine's own flags; the nearest of each."""
+    ``longest``: the case's longest context.
+    """
     found = []
-    context = case.longest()
-    if context >= 4 * 256:
-        found.append(f"--context {context}")
+    if longest >= 4 * 256:
+        found.append(f"--context {longest}")
     found += _flags(in_part(case))
     mix = _best_weights(case)
     if mix is not None:

@@ -215,7 +215,9 @@ def test_devices_and_steps_of_one_class_have_the_same_plan(catalog, name):
             found: dict[object, set[object]] = {}
             for device, serving in itertools.product(devices.values(), servings):
                 try:
-                    made = trunk.plan(model, engine, serving=serving, kv_format=form, accelerator=device)
+                    made = asked.plan(
+                        trunk.case(model, engine, serving=serving, kv_format=form, accelerator=device)
+                    )
                     laid = (made.block_bytes, made.kept_blocks, made.profile, made.pool)
                 except InputError:
                     laid = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.cells_and_states import (
@@ -19,7 +19,6 @@ from kvreport.accounting.engines.llama_cpp.cells_and_states import (
     widest_values,
 )
 from kvreport.accounting.engines.llama_cpp.compute_graph import build_graph
-from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.local_model import Companions, LocalModel, companion_options
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
@@ -168,6 +167,31 @@ class Setup:
         return lay_out_local(self.local, options, self.devices, self.host_memory)
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """A model on its devices: what no number of cells or slots changes, which searches try by the dozen."""
+
+    local: LocalModel  # The model.
+    placement: Placement  # Where its layers are.
+    weights: tuple[int, ...]  # Bytes of weights on each device, the host last.
+    repeated: int  # Bytes of the host's weights that a device holds, too.
+
+    @cached_property
+    def folded(self) -> tuple[Network, Placement]:
+        """The network with fewer repeats, where its layers repeat."""
+        whole = self.local.network, self.placement
+        return whole if _has_inputs_by_layer(self.local.network) else _folded(*whole)
+
+
+@lru_cache(maxsize=64)
+def _placed(local: LocalModel, options: LocalOptions, devices: tuple[LocalDevice, ...]) -> _Placed:
+    network, placement = local.network, place(local.network, options, devices)
+    weights = weight_bytes(local.tensors, placement, options, tied=network.tied)
+    return _Placed(
+        local, placement, tuple(weights), repeated_bytes(local.tensors, placement, tied=network.tied)
+    )
+
+
 def lay_out_local(
     local: LocalModel,
     options: LocalOptions,
@@ -182,15 +206,22 @@ def lay_out_local(
     Raises:
         InputError: What llama.cpp refuses, in one sentence.
     """
+    return _laid_out(local, options, tuple(devices), host_memory)
+
+
+@lru_cache(maxsize=128)
+def _laid_out(
+    local: LocalModel, options: LocalOptions, devices: tuple[LocalDevice, ...], host_memory: int | None
+) -> LocalLayout:
     network = local.network
     latent = any(isinstance(block.mixer, LatentAttention) for block in network.blocks)
     options.check(latent=latent)
-    placement = place(network, options, devices)
+    placed = _placed(local, replace(options, context=0, parallel=None, unified=None), devices)
+    placement, weights = placed.placement, placed.weights
     cells = count_cells(network, options, local.model.context_tokens)
-    weights = weight_bytes(local.tensors, placement, options, tied=network.tied)
     kv = _by_home(cache_bytes(network, options, cells), placement)
     state = _by_home(state_bytes(network, options), placement)
-    compute, copies = compute_bytes(local, options, devices, placement, cells)
+    compute, copies = compute_bytes(placed, options, devices, cells)
     beside, blocks = _companion_bytes(local.companions, options, devices, placement, cells)
     host = HostBytes(
         weights=weights[-1] + blocks[-1],
@@ -201,7 +232,7 @@ def lay_out_local(
         companions=beside[-1],
         prompt_cache=options.cache_ram,
         checkpoints=options.checkpoints * options.slots * checkpoint_bytes(network, options, cells),
-        repeated=repeated_bytes(local.tensors, placement, tied=network.tied),
+        repeated=placed.repeated,
         usable=host_memory,
     )
     # Several devices with shared memory are several computers; the host's part lies in the first.
@@ -270,20 +301,16 @@ def _by_home(per_layer: Sequence[int], placement: Placement) -> list[int]:
 
 
 def compute_bytes(
-    local: LocalModel,
-    options: LocalOptions,
-    devices: Sequence[LocalDevice],
-    placement: Placement,
-    cells: Cells,
+    placed: _Placed, options: LocalOptions, devices: Sequence[LocalDevice], cells: Cells
 ) -> tuple[list[int], list[int]]:
     """Compute buffers of every device, the host last, and what operations on host weights add to each.
 
-    ``cells``: numbers of cells.
+    ``placed``: the model on these devices. ``cells``: numbers of cells.
     """
-    network = local.network
+    network, placement = placed.local.network, placed.placement
     step = plan_step(network, options, cells)
-    if not (_has_inputs_by_layer(network) or _every_row_leaves(options, cells)):
-        network, placement = _folded(network, placement)
+    if not _every_row_leaves(options, cells):
+        network, placement = placed.folded
     backends = (*(_backend(device, options) for device in devices), Backend(32))
     pipelined = _pipelined(options, devices, placement)
     homes = replace(placement, shares=())
@@ -294,8 +321,7 @@ def compute_bytes(
     )
     if not (devices and on_host and options.op_offload and any(device.offloads for device in devices)):
         return list(plain), [0] * len(plain)
-    sizes = _sizes_by_shape(local.tensors)
-    grown = _planned(network, step, homes, (*eager, backends[-1]), 1, sizes)
+    grown = _planned(network, step, homes, (*eager, backends[-1]), 1, placed.local.sizes_by_shape)
     copied = [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
     # What a device takes over, the host does not compute.
     return [*plain[:-1], grown[-1]], [*copied[:-1], 0]
@@ -305,9 +331,7 @@ def slot_buffers(local: LocalModel, device: LocalDevice, context: int, cache: st
     """Bytes of the compute buffers of a device that has every layer, and of the host, for one slot."""
     options = LocalOptions(context=context, parallel=1, type_k=cache, type_v=cache)
     cells = count_cells(local.network, options, context)
-    on_device, on_host = compute_bytes(
-        local, options, (device,), place(local.network, options, (device,)), cells
-    )[0]
+    on_device, on_host = compute_bytes(_placed(local, options, (device,)), options, (device,), cells)[0]
     return on_device, on_host
 
 
@@ -392,16 +416,6 @@ def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement:
         and not options.overrides
         and all(device.pipelines for device in devices)
     )
-
-
-def _sizes_by_shape(tensors: Sequence[LocalTensor]) -> tuple[tuple[tuple[int, int, int], int], ...]:
-    """Bytes of the largest tensor of each shape: what a copy of it to a device takes."""
-    sizes: dict[tuple[int, int, int], int] = {}
-    for tensor in tensors:
-        if tensor.is_matrix:
-            shape = (tensor.columns, tensor.rows // tensor.stack, tensor.stack)
-            sizes[shape] = max(sizes.get(shape, 0), tensor.nbytes)
-    return tuple(sorted(sizes.items()))
 
 
 @lru_cache(maxsize=4096)

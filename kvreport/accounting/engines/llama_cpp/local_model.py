@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
@@ -35,9 +36,9 @@ class Companions:
 ALONE: Final = Companions()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalModel:
-    """A model as llama.cpp would load it."""
+    """A model as llama.cpp would load it; the same only as itself: thousands of tensors are not compared to find it again."""
 
     model: Model  # The catalog's record.
     architecture: LocalArchitecture  # What llama.cpp knows of its class.
@@ -49,6 +50,16 @@ class LocalModel:
     def has_experts(self) -> bool:
         """True if a layer is a mixture of experts."""
         return any(isinstance(block.feed, Mixture) for block in self.network.blocks)
+
+    @cached_property
+    def sizes_by_shape(self) -> tuple[tuple[tuple[int, int, int], int], ...]:
+        """Bytes of the largest tensor of each shape: what a copy of it to a device takes."""
+        sizes: dict[tuple[int, int, int], int] = {}
+        for tensor in self.tensors:
+            if tensor.is_matrix:
+                shape = (tensor.columns, tensor.rows // tensor.stack, tensor.stack)
+                sizes[shape] = max(sizes.get(shape, 0), tensor.nbytes)
+        return tuple(sorted(sizes.items()))
 
 
 def companion_options(options: LocalOptions) -> LocalOptions:

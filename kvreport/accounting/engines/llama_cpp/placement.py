@@ -214,7 +214,8 @@ def weight_bytes(
     for tensor in tensors:
         where = _home_of(tensor, placement)
         if finder.any:
-            where = finder.home(tensor.name, tensor.role, tensor.layer, where)
+            name = tensor.name if finder.rules else ""  # which takes longer to make than all else
+            where = finder.home(name, tensor.role, tensor.layer, where)
         _add(total, tensor, where, placement)
         if tied and tensor.role == "token_embd" and placement.output != placement.cpu:
             _add(total, replace(tensor, role="output"), placement.output, placement)
