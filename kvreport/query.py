@@ -465,7 +465,7 @@ class Query:
     draft: Any = _extras.text(
         "--draft",
         metavar="MODEL",
-        help="draft model for speculative decoding: a catalog name, a config.json, mtp for the prediction layers in the checkpoint, or ngram or suffix for drafts from earlier text",
+        help="draft model for speculative decoding: a catalog name, a config.json, mtp for the MTP layers in the checkpoint, or ngram or suffix for drafts from earlier text",
     )
     num_speculative_tokens: int = _extras.whole(
         "--num-speculative-tokens",
@@ -473,7 +473,7 @@ class Query:
         default=0,
         low=0,
         high=1024,
-        help="draft tokens per step (default: 0); without --draft, the prediction layers in the checkpoint propose them",
+        help="draft tokens per step (default: 0); without --draft, the MTP layers in the checkpoint propose them",
     )
     max_loras: int = _extras.whole(
         "--max-loras",

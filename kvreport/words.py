@@ -67,18 +67,41 @@ def engine_name(record: str) -> str:
     Args:
         record: As ``vllm``, ``vllm 0.11.0``, ``vllm@0.20.1`` or ``sglang-0.5.13``.
 
-    >>> engine_name("vllm@0.20.1"), engine_name("llama-cpp"), engine_name("aphrodite")
-    ('vLLM 0.20.1', 'llama.cpp', 'aphrodite')
+    >>> engine_name("vllm@0.20.1"), engine_name("tensorrt_llm 1.2.1"), engine_name("aphrodite")
+    ('vLLM 0.20.1', 'TensorRT-LLM 1.2.1', 'aphrodite')
     """
     found = re.fullmatch(r"(.+?)(?:[ @-](\d.*))?", record)
     if found is None:
         return record
-    name = ENGINES.get(found[1], found[1])
+    name = ENGINES.get(found[1].replace("_", "-"), found[1])
     return f"{name} {found[2]}" if found[2] else name
+
+
+def release_name(record: str) -> str:
+    """Return an engine's name with its release, also where a log states none.
+
+    >>> release_name("vllm@0.20.1"), release_name("vllm")
+    ('vLLM 0.20.1', 'vLLM, release not stated')
+    """
+    name = engine_name(record)
+    return name if name.rpartition(" ")[2][:1].isdigit() else f"{name}, release not stated"
+
+
+def format_name(name: str) -> str:
+    """Return how text writes the name of a format.
+
+    >>> format_name("mxfp4"), format_name("fp8-block"), format_name("q4_k_m")
+    ('MXFP4', 'FP8-block', 'Q4_K_M')
+    """
+    head, dash, tail = name.partition("-")
+    return f"{head.upper()}{dash}{tail}"
 
 
 KV_NAMES: Final[dict[str, dict[str, str]]] = ALL["kv_names"]
 """A server's names of KV formats, where they are not ours, by server."""
+
+CACHE_KINDS: Final[dict[str, str]] = ALL["cache_kinds"]
+"""What the cache of a kind of layers is called."""
 
 COMPONENTS: Final[dict[str, str]] = ALL["components"]
 """What weights are for, by component."""

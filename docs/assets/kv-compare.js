@@ -552,11 +552,11 @@
 
     const HEADS = [
       ["GPUs", ""],
-      ["Longest", "tokens"],
+      ["Longest context", "tokens"],
       ["Stored weights per GPU", "GiB"],
       ["KV cache per token", "KiB"],
       ["Memory bandwidth per GPU", "TB/s"],
-      ["Speed bound", "tokens/s"],
+      ["Maximum speed", "tokens/s"],
     ];
     const PRICES = [["Price", "per hour"], ["Price per request", "per hour"]];
     const heads = () => (priced().prices.size ? [...HEADS, ...PRICES] : HEADS);

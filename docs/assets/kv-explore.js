@@ -120,7 +120,7 @@
         (row) => waysOf(row.config.layout),
         false,
         "",
-        "How the model is divided: TP tensor parallel, DP data ranks, PP pipeline stages",
+        "How the model is divided: TP tensor parallelism, DP data parallelism, PP pipeline stages",
       ],
       ["context", "Context", (row) => row.context, true, "tokens", "Tokens of each request"],
       ["parameters", "Parameters", (row) => row.config.model.parameters, true, "", ""],
@@ -128,7 +128,7 @@
       ["released", "Released", (row) => month(row.config.model.release), true, "", ""],
       [
         "speed",
-        "Speed bound under load",
+        "Maximum speed under load",
         speedOf,
         true,
         "tokens/s",
@@ -751,7 +751,7 @@
       const all = found.total;
       view.said.replaceChildren(
         make("strong", {}, count(found.fit)),
-        ` of ${plural(all, "supported configuration|supported configurations")} ${
+        ` of the ${plural(all, "listed configuration|listed configurations")} ${
           found.fit === 1 ? "fits" : "fit"
         }`,
         asked ? ` (${asked}).` : ".",

@@ -595,11 +595,12 @@
     function follow(facts, gpu, size) {
       const case_ = { ...state, tp: size };
       const { model, gpu: _, ...rest } = case_;
+      const onGpu = !$("#kv-gpu", form).closest(".kv-entry").hidden; // a page whose numbers no GPU changes has no field
       const targets = {
         model: [
           `models/${model}/`,
-          kvState.search({ ...rest, gpu: gpu.id }),
-          `${facts.model.name} on ${onDevices(size, gpu.short)}`,
+          kvState.search(onGpu ? { ...rest, gpu: gpu.id } : {}),
+          onGpu ? `${facts.model.name} on ${onDevices(size, gpu.short)}` : facts.model.name,
         ],
         gpu: [
           `gpus/${gpu.id}/`,

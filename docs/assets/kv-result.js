@@ -300,7 +300,7 @@
       make(
         "figcaption",
         {},
-        "Any combination on or below a line fits in memory. A flat line is the engine's limit on sequences. Both axes are logarithmic (base 2).",
+        "Any combination on or below a line fits in memory. Where a line is flat, the engine's limit on concurrent sequences applies. Both axes are logarithmic (base 2).",
         deployment
           ? ` The dotted line is the upper bound for ${
             data.lines[0].name

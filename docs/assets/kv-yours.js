@@ -35,7 +35,7 @@
       const [id, mix] = asked.split(":");
       if (!REPOSITORY.test(id) || (mix !== undefined && !GGUF.test(id))) {
         throw new Error(
-          `A Hugging Face id has the form org/name, or org/name-GGUF:Q4_K_M; found “${asked}”.`,
+          `A Hugging Face ID has the form org/name, or org/name-GGUF:Q4_K_M; found “${asked}”.`,
         );
       }
       const hub = form.dataset.hub;

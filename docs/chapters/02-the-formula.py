@@ -72,7 +72,7 @@ formula(
 )
 
 # %% [markdown]
-# The first line multiplies five factors, and the second adds tokens and requests:
+# The first line multiplies five factors, and the second multiplies the result by tokens and requests:
 #
 # **2: a key and a value.** For each new token, the model computes a *query* and compares it with the *key* of every earlier
 # token. Then it adds up the *values*, weighted by how well the keys match. A query is used only once. Keys and values are
@@ -194,7 +194,7 @@ instrument(
         bar=(("cache", "KV cache", "all"),),
         limit="room",
         limit_label="room for the cache",
-        goals=(Goal("Take Llama 2 7B and find the smallest batch that no longer fits.", "state", 1),),
+        goals=(Goal("Take Llama 2 7B and find the smallest number of requests that no longer fits.", "state", 1),),
         presets=PRESETS,
         rows=tuple(places for _, places in PRESETS),
     )
@@ -353,11 +353,11 @@ quiz(
         ),
     ),
     item(
-        "The context doubles and the number of requests doubles. The cache grows by a factor of …",
-        wrong("2 times", "Each change alone doubles the cache."),
-        right("4 times", "The two multiply."),
+        "The context doubles and the number of requests doubles. How much does the cache grow?",
+        wrong("By a factor of 2", "Each change alone doubles the cache."),
+        right("By a factor of 4", "The two factors multiply."),
         wrong(
-            "not at all: the pool is fixed",
+            "Not at all: the pool is fixed",
             "The pool is fixed, but each request needs more of it, so fewer requests fit.",
         ),
     ),

@@ -7,7 +7,7 @@
 #
 # ## Sixty-four layers or a quarter of them: who is right?
 #
-# Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. A lesson on the web calculates
+# Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. An online tutorial calculates
 # {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K tokens with an 8-bit cache. An
 # engine reserves about a quarter of that.
 
@@ -67,12 +67,11 @@ guess(
 # ## Three ways to forget
 #
 # **A sliding window.** The layer sees only the most recent tokens. Its cache grows until the window is full and then stays the same.
-# In gpt-oss 120B, half of the layers have a window of {{ 128 tokens = window("gpt-oss-120b") }}. In Gemma 3 27B, five of six
-# layers have a window of
-# {{ 1,024 tokens = window("gemma-3-27b") }}.
+# In gpt-oss-120b, half of the layers have a window of {{ 128 tokens = window("gpt-oss-120b") }}. In Gemma 3 27B, about five
+# out of every six layers have a window of {{ 1,024 tokens = window("gemma-3-27b") }}.
 #
 # **A chunk.** The layer sees only the current chunk of the text and starts empty in the next one, as in Llama 4. For
-# simplicity, this book counts every chunk as full, like a sliding window.
+# simplicity, we assume that the last chunk is full, as we do for a sliding window.
 #
 # **A state.** The layer keeps a table of fixed size and updates it with every token. Examples are Mamba, linear attention
 # and Gated DeltaNet. The state takes the same memory for a greeting and for a novel.
@@ -80,26 +79,26 @@ guess(
 # The few layers with full attention provide the long-range memory of the model. A model that mixes states with attention is a
 # **hybrid**.
 #
-# ## Only full layers grow with every token
+# ## Only full-attention layers need more cache for every token
 
 # %% tags=["hide"]
 formula(
-    "cache of one request  =  full layers × rate × tokens",
-    "                      +  window layers × rate × min(tokens, window)",
-    "                      +  state layers × state",
+    "cache of one request  =  full-attention layers × rate × tokens",
+    "                      +  sliding-window layers × rate × min(tokens, window)",
+    "                      +  recurrent layers × state",
 )
 
 # %% [markdown]
-# **Two** numbers therefore describe such a model: the bytes of one more token at the current length, and the fixed bytes that
-# every request takes, even a short one.
+# **Two** numbers therefore describe such a model: the bytes that one more token adds at the current length, and the fixed bytes
+# that every request takes, however short it is.
 
 # %% tags=["hide"]
 choose(
-    "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, how much cache does one more token take, "
+    "gpt-oss-120b has a window of 128 tokens in half of its layers. From the 129th token on, how much cache does one more token take, "
     "compared with the first tokens?",
     wrong(
         "The same",
-        "Only half of the layers still grow. The window layers are full and discard an old token for each new one.",
+        "The cache of only half of the layers still grows. The sliding windows are full and discard an old token for each new one.",
     ),
     right(
         "Half",
@@ -114,7 +113,7 @@ choose(
 # %%
 models = {
     "Llama 3.1 8B": "llama-3.1-8b",
-    "gpt-oss 120B": "gpt-oss-120b",
+    "gpt-oss-120b": "gpt-oss-120b",
     "Gemma 3 27B": "gemma-3-27b",
     NAME: MODEL,
 }
@@ -123,9 +122,9 @@ table(
     [
         "Model",
         "Layers",
-        "That store everything",
-        "KiB, first tokens",
-        "KiB, at 128K",
+        "Layers that store every token",
+        "KiB per token, first tokens",
+        "KiB per token, at 128K",
         "State, MB",
         "GiB at 2K",
         "GiB at 128K",
@@ -188,8 +187,8 @@ instrument(
 # %% [markdown]
 # ## A real machine
 #
-# The web lesson runs Qwen3.6 27B on an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with 8-bit weights, an 8-bit cache
-# and three quarters of the memory for the engine. The lesson counts all 64 layers:
+# The tutorial runs Qwen3.6 27B on an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with 8-bit weights, an 8-bit cache
+# and three quarters of the memory for the engine. The tutorial counts all 64 layers:
 # {{ 128 KiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1) }} a token, and
 # {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} of 128K in 43 GiB.
 
@@ -238,7 +237,7 @@ claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 # An engine has room for fewer requests than this count, because it reserves memory for itself and rounds up to whole blocks.
 # The memory is still enough for
 # {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the
-# lesson counts two or three. The lesson is right that the cache is the limit and not the weights, but its number is wrong.
+# tutorial counts two or three. The tutorial is right that the cache is the limit and not the weights, but its number is wrong.
 
 # %% tags=["hide"]
 takeaway(
@@ -248,8 +247,8 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# - While an engine reads a long prompt, a window layer needs more than its window, because one step works on thousands of
-#   tokens.
+# - While an engine reads a long prompt, a sliding-window layer stores more than its window, because one step processes
+#   thousands of tokens.
 # - Some engines and some flags treat all layers as full attention. The model pages show what each engine does.
 # - States cannot be shared between requests with a common prefix as easily as keys and values
 #   ([prefix caching](11-beyond-one-gpu.py)).
@@ -282,7 +281,7 @@ offs = [
 assert 1.7 < offs[0] < 1.8
 assert 1.99 < offs[1] < 2
 exercise(
-    "**2.** A tool calculates the cache of gpt-oss 120B as if all its layers stored everything. By what factor is its "
+    "**2.** A tool calculates the cache of gpt-oss-120b as if all its layers stored everything. By what factor is its "
     "result too high at 128K tokens?",
     offs[1],
     unit="times",
@@ -297,8 +296,8 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: why can two models of the same size serve such different numbers of requests?",
-    "A window layer stops growing, and a state layer never grows. Only the few full layers grow with every token. A state "
-    "takes memory too, because every request holds one, even a short request.",
+    "The cache of a sliding-window layer stops growing, and the state of a recurrent layer never grows. Only the few "
+    "full-attention layers need more memory for every token. A state takes memory too: every request holds one, however short it is.",
 )
 
 # %% tags=["hide"]
@@ -356,5 +355,5 @@ quiz(
 #   [Qwen3.6 27B with eight requests of 128K](../sizer/index.md?model=Qwen--Qwen3.6-27B&gpu=h100-nvl-94gb&context=128K&prompt=127K&output=400&concurrent=8&burst=1&spares=0&weights=fp8&kv=fp8)
 # - Try it:
 #   [three models that forget, side by side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
-# - [Qwen3.6 27B](../models/Qwen--Qwen3.6-27B/index.md), [gpt-oss 120B](../models/openai--gpt-oss-120b/index.md),
+# - [Qwen3.6 27B](../models/Qwen--Qwen3.6-27B/index.md), [gpt-oss-120b](../models/openai--gpt-oss-120b/index.md),
 #   [Gemma 3 27B](../models/google--gemma-3-27b-it/index.md)

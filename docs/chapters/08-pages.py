@@ -80,7 +80,7 @@ guess(
 # %% [markdown]
 # ## Four ways to allocate
 #
-# - **The longest allowed.** From the start, each request has a contiguous row that is long enough for the longest request.
+# - **The maximum length.** From the start, each request has a contiguous row that is long enough for the maximum length.
 # - **A power of two.** The row has room for the prompt, plus the length of the answer rounded up to a power of two.
 # - **Perfect foresight.** The row has exactly the length of the prompt plus the answer. No engine knows this length in advance,
 #   but the method shows how much is lost only because rows are reserved before they are filled.
@@ -93,7 +93,7 @@ guess(
 
 # %% tags=["hide"]
 formula(
-    "reserved, contiguous  =  longest request allowed",
+    "reserved, contiguous  =  maximum length",
     "reserved, blocks      =  ceil(tokens so far / block size) × block size",
     "empty in the last block, on average  =  (block size − 1) / 2",
 )
@@ -340,7 +340,7 @@ quiz(
     item(
         "What did engines reserve before PagedAttention?",
         wrong("Space for the prompt", "The answer has to fit too, and its length is unknown."),
-        right("The longest request allowed, for each request", "A contiguous row cannot grow later."),
+        right("The maximum length, for each request", "A contiguous row cannot grow later."),
         wrong(
             "Nothing: memory was allocated for each token",
             "Then tokens would be scattered without a table to find them.",

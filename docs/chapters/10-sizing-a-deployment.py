@@ -294,7 +294,7 @@ curves(
 #
 # On Kubernetes, observe the following rules:
 #
-# - One pod is one replica with all its GPUs. Request exactly as many GPUs as tensor × pipeline × data ranks
+# - One pod is one replica with all its GPUs. Request exactly as many GPUs as tensor-parallel × pipeline-parallel × data-parallel ranks
 #   (`nvidia.com/gpu: 2`). GPU requests and limits must be equal, and a GPU is not shared.
 # - The pod's memory request must cover model loading, the tokenizer and KV offload to host memory. GPU memory is limited by
 #   `--gpu-memory-utilization`.

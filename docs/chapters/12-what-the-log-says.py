@@ -60,7 +60,7 @@ choose(
     ),
     right(
         "None of the three: it is a division",
-        "The line shows how many requests of the **longest** length fill the cache. If a request finds no room, it waits, "
+        "The line shows how many requests of the **maximum** length fill the cache. If a request finds no room, it waits, "
         "and nothing crashes.",
     ),
 )
@@ -69,7 +69,7 @@ choose(
 # ## The lines of vLLM
 #
 # The first log comes from vLLM 0.11 with Mistral Small 3.2, a model of 24 billion parameters, on an H100. Its flags were
-# also published: a memory share of 0.95 and a longest request of 16,000 tokens. The log gives these sizes:
+# also published: a memory share of 0.95 and a maximum length (`--max-model-len`) of 16,000 tokens. The log gives these sizes:
 #
 # | Size | GiB |
 # | --- | --- |
@@ -101,7 +101,7 @@ bars(
 formula(
     "available for the cache  =  memory × share  −  weights  −  activations  −  non-torch",
     "tokens                   =  available / bytes per token, in whole blocks",
-    "maximum concurrency      =  tokens / longest request",
+    "maximum concurrency      =  tokens / maximum length",
 )
 
 # %% [markdown]
@@ -146,7 +146,7 @@ guess(
 
 # %%
 table(
-    "A lower memory share (--gpu-memory-utilization) shrinks only the cache",
+    "A lower memory share (--gpu-memory-utilization) shrinks only the cache. Computed from rounded GiB, so 0.95 gives one block less than the log",
     ["Share of the memory", "For the cache, GiB", "Tokens", "Requests of 16,000"],
     [
         [
@@ -191,7 +191,7 @@ listing(
 # The engines count different things:
 #
 # - **vLLM** prints GiB per GPU, but tokens for all GPUs that share one copy of the model. Since 0.20, the printed tokens are
-#   maximum concurrency × longest request.
+#   maximum concurrency × maximum length.
 # - **SGLang** writes GB but means GiB, and prints no concurrency. `max_total_num_tokens` is the pool, and `max_running_requests` is
 #   the scheduler's limit.
 # - **llama.cpp** allocates cells for the context that you set (`-c`). The slots (`-np`) share these cells. The remaining memory
@@ -199,8 +199,8 @@ listing(
 #
 # ## Two GPUs
 #
-# Another log shows Qwen2 7B (with the same dimensions as Qwen2.5 7B) on two A100s, with a memory share of 0.5 and a longest
-# request of 16,384. It prints
+# Another log shows Qwen2 7B (with the same dimensions as Qwen2.5 7B) on two A100s, with a memory share of 0.5 and a maximum
+# length of 16,384 tokens. It prints
 # `Available KV cache memory: 31.83 GiB`, `1,192,160 tokens` and `72.76x`.
 
 # %% tags=["hide"]
@@ -230,11 +230,11 @@ table(
 # %% [markdown]
 # ## A hybrid model
 #
-# The log of a hybrid model can look wrong. For Qwen3.5 9B on an L40S with a longest request of 262,144, it prints
+# The log of a hybrid model can look wrong. For Qwen3.5 9B on an L40S with a maximum length of 262,144 tokens, it prints
 # `165,792 tokens` and `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two numbers differ by a factor of four, but both
 # are correct. In this model, three of every four layers keep a [state](06-forgetting-on-purpose.py) of constant size instead of keys
-# and values. The engine sorts the layers into four groups of the same size, and every group takes blocks from one pool. That
-# release printed the tokens as if every block belonged to all four groups:
+# and values. The engine sorts the layers into four groups of the same size, and every group takes blocks from one pool. vLLM
+# 0.19 printed the tokens of one group only, a quarter of the blocks:
 
 # %%
 claim(165_792 / 262_144 * 4, 2.52, within=0.005)
@@ -247,7 +247,7 @@ table(
         ["blocks, counted per group", 165_792 // 528],
         ["blocks in all, four groups", 4 * 165_792 // 528],
         ["one request of 262,144 tokens: blocks of the full-attention group", ceil(262_144 / 528)],
-        ["a few blocks of each of the three state groups", "1 to 3"],
+        ["one request: blocks of the three state groups together", "1 to 3"],
         ["requests", f"{4 * 165_792 // 528 / (ceil(262_144 / 528) + 3):.2f}"],
     ],
 )
@@ -262,7 +262,7 @@ instrument(
                 "gib", "Available KV cache memory (GiB)", (5, 10, 20, 30, 40, 54, 61, 80, 120), 5, "count"
             ),
             Slider(
-                "longest", "Longest request (tokens)", (4096, 8192, 16384, 32768, 65536, 131072), 5, "tokens"
+                "longest", "Maximum length (tokens)", (4096, 8192, 16384, 32768, 65536, 131072), 5, "tokens"
             ),
             Slider("tokens", "Your requests (tokens)", (500, 1000, 2000, 5000, 10_000, 30_000), 3),
         ),
@@ -280,23 +280,23 @@ instrument(
 )
 
 # %% [markdown]
-# Newer releases print concurrency × longest request instead. This number is consistent, but if you change the longest request,
-# the "size in tokens" changes too. For hybrid models, look at the number of requests of *your* length instead.
+# Newer releases print concurrency × maximum length instead. This number agrees with the printed concurrency, but it changes if
+# you change the maximum length. For hybrid models, look at the number of requests of *your* length instead.
 # [Every model page](../models/index.md) shows it.
 #
 # ## Messages and what they mean
 #
-# - **"… KV cache is needed, which is larger than the available KV cache memory"**: one request of the longest length does not fit.
+# - **"… KV cache is needed, which is larger than the available KV cache memory"**: one request of the maximum length does not fit.
 #   Lower `--max-model-len`, raise the share, or use a smaller KV format.
 # - **"max_num_seqs (1024) exceeds available Mamba cache blocks"**: a hybrid needs one block for the states of every sequence. Lower
-#   `--max-num-seqs`, as explained in [the question](../questions/state-slots.md).
+#   `--max-num-seqs` (see [max_num_seqs and state slots](../questions/state-slots.md)).
 # - **Preemption** warnings: the pool ran out of blocks while requests grew ([PagedAttention](08-pages.py)).
 # - **Nearly all memory in use on an idle server**: the memory is reserved but not in use. An engine takes its share at start-up.
 # - **A low "GPU KV cache usage"** under load: your requests are far shorter than the maximum length.
 
 # %% tags=["hide"]
 takeaway(
-    "The log gives GiB per GPU, tokens for all GPUs, and concurrency for the longest request. Divide the tokens by the length of "
+    "The log gives GiB per GPU, tokens for all GPUs, and concurrency for requests of the maximum length. Divide the tokens by the length of "
     "your requests to get the number that fits."
 )
 
@@ -312,14 +312,14 @@ takeaway(
 blocks = floor(61.2 * GiB / (16 * q.kv_per_token(MODEL)))
 claim(blocks * 16, 501_344)
 exercise(
-    f"**1.** A log shows 61.2 GiB available for {NAME} on one GPU with a longest request of 131,072. Which maximum "
+    f"**1.** A log shows 61.2 GiB available for {NAME} on one GPU with a maximum length of 131,072 tokens. What maximum "
     "concurrency does it print?",
     blocks * 16 / 131_072,
     unit="×",
     digits=2,
     within=0.01,
     solution=f"61.2 GiB / {q.kv_per_token(MODEL) / KiB:g} KiB, rounded down to whole blocks of 16, gives {blocks * 16:,} tokens. Divide this number by 131,072.",
-    traps={float(blocks * 16): "These are the tokens. Divide by the longest request."},
+    traps={float(blocks * 16): "This is the number of tokens. Divide it by the maximum length."},
 )
 
 # %% tags=["hide"]
@@ -331,7 +331,7 @@ exercise(
     unit="requests",
     within=0,
     solution=f"Each request takes {each} of {blocks:,} blocks. The result is far more than the printed {blocks * 16 / 131_072:.2f}, "
-    "which is for the longest request.",
+    "which is for requests of the maximum length.",
     traps={float(blocks * 16 // 131_072): "This is for requests of 131,072 tokens."},
 )
 
@@ -366,7 +366,7 @@ quiz(
         "How is “maximum concurrency” computed?",
         wrong("Memory divided by weights", "The weights are already subtracted."),
         right(
-            "Tokens in the cache divided by the longest request allowed",
+            "Tokens in the cache divided by the maximum length",
             "Your own requests are usually shorter.",
         ),
         wrong("Requests per second times latency", "Nothing is measured."),

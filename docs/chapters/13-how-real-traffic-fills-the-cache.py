@@ -89,7 +89,7 @@ def at(values, share):
 
 table(
     "Prompt lengths of three traces, in tokens",
-    ["Trace", "Requests", "Median", "Mean", "95th percentile", "Longest"],
+    ["Trace", "Requests", "Median", "Mean", "95th percentile", "Longest request"],
     [
         [
             name,

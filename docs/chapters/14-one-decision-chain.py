@@ -41,7 +41,7 @@ from kvreport.book.chapter import (
 
 MODEL, GPU = "llama-3.1-70b", "H200"
 PROMPT, OUTPUT = 7000, 500  # tokens
-LONGEST = 2 ** ceil(log2(PROMPT + OUTPUT))  # the longest request that the engine must start with
+LONGEST = 2 ** ceil(log2(PROMPT + OUTPUT))  # the maximum length that the engine is started with
 ARRIVALS = 10.0  # requests per second
 TTFT, TPOT = 2.0, 0.05  # seconds to the first token, seconds per output token
 PRICE = 4.0  # per GPU-hour, in whatever currency you pay; an assumption, not a quote
@@ -71,7 +71,7 @@ claim(q.memory(GPU), 150_109_945_856, within=0.002)
 
 # %% tags=["hide"]
 formula(
-    "GPUs       =  fewest GPUs with memory for weights + reserve + one longest request",
+    "GPUs       =  fewest GPUs with memory for weights + reserve + one request of the maximum length",
     "batch      =  pool / cache of an average request",
     "step       =  max(bytes read / bandwidth, operations / rate)",
     "throughput =  batch / step",
@@ -110,7 +110,7 @@ guess(
 
 # %%
 table(
-    f"One replica of {NAME} by weights and tensor-parallel size (16-bit cache, longest request {LONGEST // 1024}K)",
+    f"One replica of {NAME} by weights and tensor-parallel size (16-bit cache, maximum length {LONGEST // 1024}K)",
     ["Weights", "GPUs", "Weights per GPU, GiB", "Pool per GPU, GiB", f"Requests of {LONGEST // 1024}K"],
     [
         [
@@ -408,7 +408,7 @@ laid = {
     name: estimate(**layout) for name, layout in options.items() if layout.get("tensor_parallel", 1) in SIZES
 }
 table(
-    f"Eight {GPU}s by layout, requests of the longest length",
+    f"Eight {GPU}s by layout, requests of the maximum length",
     ["Layout", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of the deployment"],
     [
         [

@@ -99,7 +99,7 @@ def own_prediction_layer(target: Model) -> Model:
     rows = tuple(row for row in target.weights if row.component == "mtp")
     if not rows:
         raise InputError(
-            f"draft: {target.id} has no prediction layers; allowed: the name or config.json of a draft model"
+            f"draft: {target.id} has no MTP layers; allowed: the name or config.json of a draft model"
         )
     keeping = [group for group in target.layers if any(cache.kind != "state" for cache in group.caches)]
     if any(".indexer." in row.name for row in rows):

@@ -34,6 +34,7 @@ from kvreport.catalog.support import (
     numbers,
     within,
 )
+from kvreport.words import format_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,7 @@ def _type(
     if computed == FLOAT32 and ruling.rules.types and form not in (WIDE, *PLAIN_FORMATS):
         return _unread(
             f"{engine.label} would compute {model.architecture or model.id} in float32 on {accelerator.name}, and "
-            f"{form} weights need a 16-bit type"
+            f"{format_name(form)} weights need a 16-bit type"
         )
     if computed == FLOAT32 and form in PLAIN_FORMATS:
         return _unread(
@@ -294,7 +295,7 @@ def _attention(ruling: Ruling, engine: Engine, accelerator: Accelerator, model: 
 
 _LACKING: Final[Mapping[Lacking, str]] = {
     "pipeline": "in pipeline stages",
-    "data": "on several data ranks",
+    "data": "on several data-parallel ranks",
     "expert": "with experts divided over ranks",
     "decode_context": "with a cache's tokens divided over ranks",
     "lora": "with LoRA adapters",
@@ -322,7 +323,7 @@ def _spread(ruling: Ruling, launch: Launch, model: Model, weight_format: WeightF
     # ``configs/model_config.py::_config_draft_model``), and those of transformers do not load prediction layers.
     if drafts and drafts_itself(model) and _serves(ruling, model) == "backend":
         return _out(
-            f"{engine.label} runs {model.architecture} through its Transformers backend, which has no prediction layers"
+            f"{engine.label} runs {model.architecture} through its Transformers backend, which has no MTP layers"
         )
     for ranks in ruling.rules.lora_ranks:
         if lora_rank and lora_rank not in ranks.ranks:
@@ -523,7 +524,7 @@ def _format(
         if rule.architectures is not None:
             if accelerator.vendor in rule.vendors and model.architecture not in rule.architectures:
                 return _unread(
-                    f"{engine.label} does not read {form} weights of the class {model.architecture}"
+                    f"{engine.label} does not read {format_name(form)} weights of the class {model.architecture}"
                 )
             continue
         reason = _refusal(rule, accelerator)
@@ -533,8 +534,8 @@ def _format(
         if own is not None and rule.native is not None and numbers(own) < numbers(rule.native):
             found = Judgement(
                 None,
-                f"{accelerator.name} cannot multiply in {form}: {engine.label} keeps the weights in this format "
-                "and widens them to 16 bits (the same memory, the 16-bit rate)",
+                f"{accelerator.name} has no {format_name(form)} arithmetic: {engine.label} keeps the weights in {format_name(form)} and "
+                "dequantizes them to 16 bits (same memory, 16-bit compute rate)",
             )
     return found
 

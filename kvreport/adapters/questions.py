@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
@@ -24,9 +25,12 @@ def with_case(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
     """Return a question's page with the form under its short answer, and the ways to the tools at its end."""
     title, mark, rest = html.partition("</h1>")
     answer, end, more = rest.partition(_FIRST_PARAGRAPH)
-    return (
-        f"{title}{mark}{answer}{end}{_form(html, uri, reader, catalog)}{more}{_tools(uri, reader, catalog)}"
-    )
+    return f"{title}{mark}{answer}{end}{_form(html, uri, reader, catalog)}{more}{_tools(html, uri, reader, catalog)}"
+
+
+def _on_gpu(html: str) -> bool:
+    """Whether an expression of the page reads the accelerator; the letters alone are in every page's words."""
+    return re.search(r'(?:&quot;|")GPU(?:&quot;|")', html) is not None
 
 
 def _form(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
@@ -47,12 +51,12 @@ def _form(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
         "form": reader.weights or RELEASED,
         "requests": reader.requests,
         "counted": reader.counted,
-        "used": [name for name in NAMES if name in html],
+        "used": [name for name in NAMES if name in html and (name != "GPU" or _on_gpu(html))],
     }
     return str(render("_reader.html", uri, names))
 
 
-def _tools(uri: str, reader: Reader, catalog: Catalog) -> str:
+def _tools(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
     """Links to the tools with the page's case; the site's script keeps them in step with the form."""
     model, gpu = catalog.model(reader.model), catalog.accelerator(reader.gpu)
     context = units.human_tokens(reader.context)
@@ -68,7 +72,7 @@ def _tools(uri: str, reader: Reader, catalog: Catalog) -> str:
         "spares": 0,
     } | formats
     case = {"gpu": gpu.id, "tp": reader.gpus, "context": context} | formats
-    listed = (
+    listed: tuple[tuple[str, str, str], ...] = (
         ("model", f"{model.name} on {reader.names['GPU']}", f"models/{model.slug}/?{urlencode(case)}"),
         (
             "gpu",
@@ -77,6 +81,8 @@ def _tools(uri: str, reader: Reader, catalog: Catalog) -> str:
         ),
         ("sizer", "Size a deployment for this case", f"sizer/?{urlencode(sized)}"),
     )
+    if not _on_gpu(html):
+        listed = (("model", model.name, f"models/{model.slug}/"),)
     links = " · ".join(
         f'<a data-kv-tool="{name}" href="{escape(link(uri, address), quote=True)}">{escape(words)}</a>'
         for name, words, address in listed

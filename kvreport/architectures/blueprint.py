@@ -88,9 +88,7 @@ def layer_groups(layers: Iterable[Layer], first: tuple[Cache, ...] | None = None
         return groups
     if all(group.caches != first for group in groups):
         allowed = "attention as one of the layers has it"
-        raise InputError(
-            f"config: prediction layers: found separate {first[0].kind} attention; allowed: {allowed}"
-        )
+        raise InputError(f"config: MTP layers: found separate {first[0].kind} attention; allowed: {allowed}")
     return tuple(sorted(groups, key=lambda group: group.caches != first))
 
 

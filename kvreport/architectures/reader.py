@@ -209,7 +209,7 @@ def _dtype(config: Keys, text: Keys) -> tuple[Literal["bfloat16", "float16"], li
         return "float16", []
     if name is None:
         return "bfloat16", [
-            "The config does not state an element type. kvreport assumes bfloat16, which takes two bytes, like float16."
+            "The config does not state a data type (dtype). kvreport assumes bfloat16, which takes two bytes, like float16."
         ]
     raise config.fault("torch_dtype", name, "bfloat16, float16 or float32")
 

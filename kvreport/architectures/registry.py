@@ -239,7 +239,7 @@ def _allowed(name: str, model_type: str | None, config: Keys) -> str:
         )
     if PREDICTS.search(name):
         return (
-            f"{near}'s config, whose prediction layers are included with it (--num-speculative-tokens, or --draft for a"
+            f"{near}'s config, whose MTP layers are included with it (--num-speculative-tokens, or --draft for a"
             " separate model)"
         )
     return (

@@ -71,8 +71,12 @@ def errors_of(logs: Iterable[FirstSeenLog]) -> list[float]:
 
 
 def bands_of(logs: Iterable[FirstSeenLog]) -> list[bool]:
-    """Whether each pool that was predicted with a band lay inside it, of starts."""
-    return [log.covered for log in started(logs) if log.covered is not None]
+    """Whether each pool lay inside the band of its prediction, of starts; one predicted as nothing lies outside."""
+    return [
+        bool(log.covered)
+        for log in started(logs)
+        if log.covered is not None or (log.error is not None and log.error <= -1)
+    ]
 
 
 def started(logs: Iterable[FirstSeenLog]) -> Iterator[FirstSeenLog]:

@@ -29,6 +29,7 @@ from kvreport.catalog.base import (
 from kvreport.catalog.caches import Cache
 from kvreport.catalog.consistency import contradictions
 from kvreport.errors import shorten
+from kvreport.words import format_name
 
 ModelId = Annotated[
     str,
@@ -252,7 +253,9 @@ class Model(VersionedRecord):
     def weight_words(self) -> str:
         """What an answer's title says of the weights: as released, or by the name where nobody read the copy."""
         return (
-            f"{self.weight_format} by its name" if self.is_unread else f"as released ({self.weight_format})"
+            f"{format_name(self.weight_format)} by its name"
+            if self.is_unread
+            else f"as released ({format_name(self.weight_format)})"
         )
 
     @cached_property

@@ -180,6 +180,15 @@ class Observation(Record):
         """Whether every flag that matters is known."""
         return self.completeness == "full"
 
+    @property
+    def devices_named(self) -> str:
+        """Its devices and their number: ``8 × H200``; a device without a name in the catalog is not multiplied."""
+        if (self.devices or 1) == 1:
+            return self.gpu_named
+        return (
+            f"{self.devices} × {self.gpu_named}" if self.gpu else f"{self.gpu_named}, {self.devices} devices"
+        )
+
 
 class ObservationsFile(VersionedRecord):
     """The content of one file of ``data/observations/``."""

@@ -387,7 +387,7 @@ def _lws(launch: Deployed) -> str:
     """A group of pods for each replica; the first one serves."""
     if VLLM["data_parallel_size_local"] in launch.words:
         raise InputError(
-            "as: found data ranks on several nodes with lws; allowed: tensor and pipeline ranks, whose nodes have one start command"
+            "as: found data-parallel ranks on several nodes with lws; allowed: tensor and pipeline ranks, whose nodes have one start command"
         )
     extra = list(launch.serving.rank) if launch.nodes > 1 else []
     waits = launch.serving.follower if launch.nodes > 1 else ()

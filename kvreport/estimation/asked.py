@@ -130,11 +130,9 @@ def draft_of(query: Query, target: Model, catalog: Catalog, assumed: list[str]) 
         if not any(row.component == "mtp" for row in target.weights):
             raise InputError(
                 f"num-speculative-tokens: found {query.num_speculative_tokens} without a draft, and {target.id} has no "
-                "prediction layers; allowed: --draft MODEL, or --draft ngram for drafts from the text"
+                "MTP layers; allowed: --draft MODEL, or --draft ngram for drafts from the text"
             )
-        assumed.append(
-            f"draft {OWN_DRAFT}: the checkpoint's own prediction layers, because no draft was named"
-        )
+        assumed.append(f"draft {OWN_DRAFT}: the checkpoint's own MTP layers, because no draft was named")
         return with_draft(target, own_prediction_layer(target))
     if isinstance(query.draft, str) and query.draft.lower() == OWN_DRAFT:
         return with_draft(target, own_prediction_layer(target))

@@ -39,7 +39,7 @@ from kvreport.catalog.model import LayerGroup, Model
 from kvreport.estimation.answer import POSSIBLE, Estimate
 from kvreport.estimation.conclusion import but_for, verdict_sentence
 from kvreport.units import count, gib, human_bytes, human_parameters
-from kvreport.words import COMPONENTS, LOADING, counted, noun_for
+from kvreport.words import CACHE_KINDS, COMPONENTS, LOADING, counted, format_name, noun_for
 
 _FLOAT32_BYTES = 4
 
@@ -150,7 +150,7 @@ def _request_line(estimate: Estimate) -> str:
     held = int(estimate.held.request_bytes(tokens))
     reserved = estimate.kv_bytes_per_request_per_gpu
     label = estimate.request.engine.label
-    also = f"; {label} reserves {reserved:,} B for it" if reserved != held else ""
+    also = f"; {label} reserves {reserved:,} B for the request" if reserved != held else ""
     state = estimate.state_bytes_per_request_per_gpu
     constant = f", including {state:,} B at any length" if state else ""
     return (
@@ -175,7 +175,7 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
             else f"as {request.weight_format_name}"
         )
         + (
-            f", {request.model.weight_format}"
+            f" in {format_name(request.model.weight_format)}"
             if request.weight_format is None and not request.model.is_unread
             else ""
         )
@@ -192,7 +192,7 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     if estimate.optimistic is not None:
         least = estimate.optimistic.weight_bytes_per_gpu
         yield (
-            f"with every layer in {request.model.weight_format}: {least:,} B ({gib(least)} GiB) per GPU. A copy may "
+            f"with every layer in {format_name(request.model.weight_format)}: {least:,} B ({gib(least)} GiB) per GPU. A copy may "
             "keep some wider: what follows counts with the most, and requests are a range"
         )
     for component, size in sorted(
@@ -234,7 +234,7 @@ def _budget_lines(estimate: Estimate) -> Iterator[str]:
         )
     if estimate.optimistic is not None:
         pool = estimate.optimistic.budget.kv_pool_bytes
-        yield f"with every layer in {request.model.weight_format} the pool is {gib(pool)} GiB"
+        yield f"with every layer in {format_name(request.model.weight_format)}, the pool is {gib(pool)} GiB"
 
 
 def _offload_lines(estimate: Estimate) -> Iterator[str]:
@@ -249,7 +249,7 @@ def _offload_lines(estimate: Estimate) -> Iterator[str]:
         else f" holds {count(tokens)} tokens ({count(tokens // asked)} requests of {count(asked)})"
     )
     yield (
-        f"host memory of {gib(size)} GiB{' per data rank' * (estimate.request.layout.data > 1)}{holds} that the pool gives up: a later request with "
+        f"host memory of {gib(size)} GiB{' per data-parallel rank' * (estimate.request.layout.data > 1)}{holds} that the pool gives up: a later request with "
         "the same beginning reads them back and skips their prefill; no more requests run at once"
     )
     ranks = estimate.request.layout.tensor * estimate.request.layout.pipeline
@@ -335,17 +335,17 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
     tokens = estimate.request.context_tokens
     each = int(plan.profile.request_bytes(tokens))
     label, ranks = estimate.request.engine.label, estimate.request.layout.data
-    # All lines are of one data rank.
+    # All lines are of one data-parallel rank.
     at_once = None if estimate.max_concurrency is None else estimate.max_concurrency / ranks
     if plan.block_bytes > 1:
         for group, times in Counter(plan.groups).items():
             yield (
-                f"{label}: {f'{times} x ' if times > 1 else ''}{group.layers} {group.kind} caches in blocks of "
+                f"{label}: {f'{times} x ' if times > 1 else ''}{group.layers} {CACHE_KINDS[group.kind]} caches in blocks of "
                 f"{group.block_tokens:,} tokens, {group.page_bytes:,} B per block"
             )
         laid_out = estimate.kv_bytes_per_token_reserved_per_gpu
         if laid_out != estimate.kv_bytes_per_token_per_gpu:
-            yield f"{label}: one more token reserves {laid_out:,} B on average, in whole blocks"
+            yield f"{label}: at this length, each additional token reserves {laid_out:,} B on average, in whole blocks"
         total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
         each_blocks = each // plan.block_bytes
         divided = (
@@ -367,7 +367,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield (
                 f"{total:,} / {each_blocks:,} = {_cut(total / each_blocks)} requests at once"
                 + (
-                    "; of the blocks, the engine keeps 1 for itself, and "
+                    "; the engine keeps 1 block for itself, and "
                     f"{counted((total - 1) // each_blocks, 'whole request fits|whole requests fit')} in the others"
                     if plan.kept_blocks == 1
                     else ""
@@ -387,7 +387,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         yield "requests hold no cache, so memory never limits their number"
     yield from plan.notes
     if ranks > 1:
-        yield f"{ranks} data ranks with separate pools: {ranks} times as many requests"
+        yield f"{ranks} data-parallel ranks with separate pools: {ranks} times as many requests"
     seqs = estimate.request.serving.max_seqs
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label and not fewer:
         yield (

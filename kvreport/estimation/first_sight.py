@@ -38,7 +38,9 @@ class FirstSight:
     logs: int  # Logs of starts with an error.
     median: float  # Median of the relative errors' sizes.
     p90: float  # Their 90th percentile.
-    pools: int = 0  # Starts whose pool was predicted with an 80 % band; 0 where there are no bands.
+    pools: int = (
+        0  # Starts whose pool was predicted, with an 80 % band or as nothing; 0 where there are no bands.
+    )
     held: int = 0  # Pools inside their band.
     without_error: int = 0  # Pools compared with their band alone: no error was recorded.
     refusals: int = 0  # Starts that the engine refused.
@@ -155,7 +157,7 @@ def expected(family: str, seen: FirstSeen | None = None) -> str:
         and (
             f"Across the logs of all GPUs and models, half of our predictions of the {_PREDICTED[found.quantity]} were within "
             f"±{_percent(found.median)} of the logged value, and nine in ten within ±{_percent(found.p90)}. "
-            "The error band of one answer is a number of GiB, so it is a larger share of a small pool."
+            "The error band of a single answer is given in GiB, so for a small pool it is a larger percentage."
         )
     ) or ""
 
@@ -172,10 +174,11 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         f"The median error was {_percent(found.median)}; the 90th percentile was {_percent(found.p90)}."
     )
     if found.pools:
-        few = f" ({found.without_error} of them without a recorded error)" if found.without_error else ""
+        alone = found.without_error
         said += (
-            f" We also recorded an 80% error band for {found.pools} logs{few}. The band contained the logged KV cache size in "
-            f"{found.held} of these logs ({found.held / found.pools:.0%})."
+            " The 80% error band recorded with each prediction contained the logged KV cache size for "
+            f"{found.held} of {'' if alone else 'these '}{found.pools} logs ({found.held / found.pools:.0%})"
+            + (f": these {found.logs}, and {alone} for which only the band was recorded." if alone else ".")
         )
     return said
 

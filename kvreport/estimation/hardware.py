@@ -193,7 +193,9 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
 def _whole_dense(size: int | None, ranks: int) -> bool:
     """Whether dense MLPs are whole on each rank; SGLang divides them over all ranks or none (0.5.23, ``validation_hook.py``)."""
     if size not in {None, 1, ranks}:
-        raise InputError(f"moe dense tp size: found {size}; allowed: 1, or the {ranks} tensor x data ranks")
+        raise InputError(
+            f"moe dense tp size: found {size}; allowed: 1, or the {ranks} tensor x data-parallel ranks"
+        )
     return size == 1 < ranks
 
 

@@ -372,7 +372,7 @@ def _spread(found: Solution) -> str:
     if layout.is_tensor_only:
         return ""
     each = (
-        f", {layout.data} data ranks of {count(found.users_each // layout.data)} requests each"
+        f", {layout.data} data-parallel ranks of {count(found.users_each // layout.data)} requests each"
         if layout.data > 1
         else ""
     )

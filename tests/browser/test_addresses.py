@@ -283,7 +283,7 @@ def test_a_comparison_never_cuts_a_context_to_the_limit_of_a_model(visit: Visit)
     heads = page.eval_on_selector_all("#compare-table thead th", "(all) => all.map((one) => one.textContent)")
     by_model = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
     short, long = by_model["Llama 3.1 8B"], by_model["Qwen3.6 27B"]
-    for column in ("Speed boundtokens/s", "Price per requestper hour", "256K"):
+    for column in ("Maximum speedtokens/s", "Price per requestper hour", "256K"):
         assert short[column] == "over limit"
         assert re.fullmatch(r"[\d,.]+", long[column]), column
     page = opened(visit, case, [pairs[1], *pairs[2:]])

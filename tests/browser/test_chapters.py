@@ -251,7 +251,9 @@ def test_the_longest_line_of_a_formula_is_whole_between_the_columns_and_on_a_tab
 ) -> None:
     """The whole site's test holds every chapter to as many characters."""
     folder, root = lab
-    typeset = formula("slice      =  fewest GPUs whose memory holds weights + reserve + one longest request")
+    typeset = formula(
+        "slice      =  fewest GPUs whose memory holds weights + reserve + one request of the maximum length"
+    )
     (folder / "longest.html").write_text(document((listing("n" * 84) + typeset).html), encoding="utf-8")
     page = browser.new_page(viewport={"width": 768, "height": 900})
     page.goto(f"{root}/longest.html")

@@ -161,7 +161,7 @@ def test_known_models_are_compared_without_scripts(browser: Any, address: str, a
     for gpu in ("H100", "MI300X"):
         at = next(n for n, head in enumerate(heads) if gpu in head)
         want = answer(LLAMA, gpu=gpu, context_tokens="8K").max_concurrent_requests
-        assert row.nth(at).inner_text() == f"{want:,} on 1"
+        assert row.nth(at).inner_text() == f"{want:,} (1 GPU)"
     context.close()
 
 

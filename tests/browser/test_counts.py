@@ -172,7 +172,7 @@ def test_the_explorer_counts_as_the_gpu_page(browser, address, rows):
             page.wait_for_selector(".kv-answer strong, [data-kv-said] strong, .kv-said strong")
             visit.settle()
             told = page.inner_text("main")
-            found = re.search(r"(\d+) of \d+ supported configurations? fits?", told)
+            found = re.search(r"(\d+) of the \d+ listed configurations? fits?", told)
             assert found, told[:400]
             assert int(found[1]) == len(serving(rows, gpu, context, 1))
     visit.context.close()

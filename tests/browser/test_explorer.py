@@ -64,7 +64,8 @@ def test_the_answer_of_the_start_is_printed_and_stays_when_the_numbers_come(page
     printed: list[str] = []
     let_go(page, held, lambda: printed.append(said.inner_text()))
     assert re.fullmatch(
-        r"\d+ of \d+ supported configurations fit \(one H100, 8K context, weights as released\)\.", printed[0]
+        r"\d+ of the \d+ listed configurations fit \(one H100, 8K context, weights as released\)\.",
+        printed[0],
     )
     assert answered(page) == printed[0]
 
@@ -192,7 +193,7 @@ def test_the_speed_bound_is_the_packages(page, address, tiny_site):
     answered(page)
     page.mouse.move(300, 300)
     page.wait_for_function(
-        "document.querySelector('#explore-table td[data-label=\"Speed bound under load\"]').innerText !== '–'"
+        "document.querySelector('#explore-table td[data-label=\"Maximum speed under load\"]').innerText !== '–'"
     )
     whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
     row = whole[
@@ -205,7 +206,7 @@ def test_the_speed_bound_is_the_packages(page, address, tiny_site):
     ].iloc[0]
     # The dataset rounds its milliseconds down to three digits.
     least = float(row["decode_ms_lower_bound"])
-    assert int(1000 / (least + 0.1)) <= int(rows(page)[0]["Speed bound under load"]) <= 1000 / least
+    assert int(1000 / (least + 0.1)) <= int(rows(page)[0]["Maximum speed under load"]) <= 1000 / least
 
 
 def test_a_wide_choice_is_answered_and_clear_leads_back_to_the_start(page, address, tiny_site):
@@ -397,7 +398,7 @@ def test_a_first_key_does_not_lose_the_focus(page, address):
     answered(page)
     page.get_by_role("button", name="Copy link").evaluate("(button) => button.focus()")
     page.wait_for_function(
-        "document.querySelector('#explore-table td[data-label=\"Speed bound under load\"]').innerText !== '–'"
+        "document.querySelector('#explore-table td[data-label=\"Maximum speed under load\"]').innerText !== '–'"
     )
     assert page.evaluate("document.activeElement.textContent") == "Copy link"
 

@@ -837,7 +837,7 @@ def test_activations_of_experts_over_data_ranks_are_explained(visit, tiny_site):
     from kvreport.catalog.load import load_catalog
 
     page = visit.go("models/deepseek-ai--DeepSeek-V3/?gpu=b200-sxm-180gb&dp=16&ep=1")
-    caption = page.locator(".kv-barfigure figcaption", has_text="data ranks")
+    caption = page.locator(".kv-barfigure figcaption", has_text="data-parallel ranks")
     caption.wait_for()
     asked = {"gpu": "b200-sxm-180gb", "data_parallel": 16, "expert_parallel": True, "nodes": 2}
     known = load_catalog(tiny_site.catalog)
@@ -848,13 +848,13 @@ def test_activations_of_experts_over_data_ranks_are_explained(visit, tiny_site):
 
     text = caption.inner_text()
     assert f"Activations take {units.gib(activations())} GiB" in text
-    assert "all 16 data ranks" in text
+    assert "all 16 data-parallel ranks" in text
     # Each of the two flags that the page names does what it says.
     assert activations(max_batched_tokens=2048) < 0.6 * activations()
     assert activations(all2all_backend="deepep_high_throughput") < 0.6 * activations()
     visit.go("models/deepseek-ai--DeepSeek-V3/?gpu=b200-sxm-180gb&tp=8")
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search")
-    assert "data ranks" not in page.locator(".kv-barfigure figcaption").first.inner_text()
+    assert "data-parallel ranks" not in page.locator(".kv-barfigure figcaption").first.inner_text()
 
 
 @pytest.mark.parametrize("uri", ["", "models/", LLAMA, "log/"])

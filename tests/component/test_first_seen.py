@@ -58,13 +58,13 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
             f"The median error was {np.median(sizes):.1%}; the 90th percentile was {np.quantile(sizes, 0.9):.1%}."
             in told
         )
-        inside = [log.covered for log in running if log.covered is not None]
-        assert f"an 80% error band for {len(inside)} logs" in told
-        assert f"in {sum(inside)} of these logs ({sum(inside) / len(inside):.0%})" in told
+        inside = [bool(log.covered) for log in running if log.covered is not None or log.error == -1.0]
         alone = [log for log in running if log.covered is not None and log.error is None]
-        # A pool that was predicted as nothing has an error, and no band to lie in.
-        none = [log for log in running if log.error == -1.0 and log.covered is None]
-        assert len(inside) + len(none) == len(sizes) + len(alone)
+        # A pool that was predicted as nothing has an error and no band, and counts as outside: one number of logs.
+        assert len(inside) == len(sizes) + len(alone)
+        these = "" if alone else "these "
+        assert f"for {sum(inside)} of {these}{len(inside)} logs ({sum(inside) / len(inside):.0%})" in told
+        assert (f": these {len(sizes)}, and {len(alone)} for which only the band" in told) == bool(alone)
         # Where what other processes hold decides, no start was predicted.
         refused = [log for log in logs if log.starts_observed is False and log.starts_predicted is not None]
         right = sum(not log.starts_predicted for log in refused)

@@ -68,7 +68,7 @@ def test_the_picture_of_first_predictions_says_what_it_shows():
     said = errors_at_first_sight.finding(charts.FirstSights(tuple(seen), ("inside", "outside"), 3, empty=1))
     assert (
         said
-        == "Half of the 7 predictions that we made before using a log are within 3.0% of the value in that log. For 3 of 7, the logged value is inside the 80% band"
+        == "For 7 logs of all engines, we recorded a prediction before the log influenced our rules. Half of these predictions are within 3.0% of the logged value. The 80% band recorded with each prediction contains the logged value for 3 of 7 logs"
     )
 
 

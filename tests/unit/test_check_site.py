@@ -148,7 +148,7 @@ def test_the_models_that_a_machines_page_begins_with_are_first_of_their_use(lead
             ("A small", "Coding", "Q4_K_M"),
             ("C", "Coding", "Q4_K_M"),
             ("B 2", "Chat", "Q8_0"),
-            ("B 2", "Images", "Q8_0"),
+            ("B 2", "Image input", "Q8_0"),
         )
     )
     heads = "<tr><th>Model</th><th>For</th><th>Released</th><th>Quantization</th></tr>"

@@ -425,7 +425,7 @@ def test_the_command_says_by_its_name(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["diff", "Qwen/Qwen3.8-27B", COPY, *asked[:2]]) == 0
     assert "counted with its widest layers" in capsys.readouterr().out
     assert main(["estimate", "nvidia/Qwen3.6-27B-NVFP4", *asked]) == 0
-    assert "weights as released (nvfp4)" in capsys.readouterr().out
+    assert "weights as released (NVFP4)" in capsys.readouterr().out
 
 
 def test_a_size_counts_with_the_widest_layers_and_says_the_range() -> None:

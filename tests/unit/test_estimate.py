@@ -263,7 +263,7 @@ def test_the_stage_that_holds_fewest_requests_is_divided_in_the_explanation() ->
     fullest, fewest = (
         line
         for line in answer.explanation
-        if line.endswith("requests at once") or "keeps 1 for itself" in line
+        if line.endswith("requests at once") or "keeps 1 block for itself" in line
     )
     quotients = []
     for line in (fullest, fewest):

@@ -55,8 +55,8 @@ def test_users_are_coloured_by_half_decades():
 
 
 def test_a_cell_without_a_user_says_why_and_a_tight_one_is_hatched():
-    assert tables.users_cell(0, "weights_exceed_memory").text == "weights too large"
-    assert tables.users_cell(0, "cache_exceeds_pool").text == "cache too large"
+    assert tables.users_cell(0, "weights_exceed_memory").text == "weights exceed memory"
+    assert tables.users_cell(0, "cache_exceeds_pool").text == "cache exceeds pool"
     assert tables.users_cell(7, "context_exceeds_model").text == "over limit"
     assert tables.users_cell(1234, "fits").text == "1,234"
     assert "kv-tight" in tables.users_cell(2, "tight").css.split()

@@ -1373,7 +1373,11 @@ def test_kernels_that_exchange_tokens_by_themselves_gather_none(kernels: str) ->
 
 def test_an_answer_says_what_gathered_tokens_take() -> None:
     def said(found: Any) -> list[str]:
-        return [one.split(" for ")[0] for one in found.to_dict()["assumptions"] if "all data ranks" in one]
+        return [
+            one.split(" for ")[0]
+            for one in found.to_dict()["assumptions"]
+            if "all data-parallel ranks" in one
+        ]
 
     assert said(gathering()) == ["13.0 GiB on each GPU"]
     assert said(gathering(max_batched_tokens=4096)) == ["6.5 GiB on each GPU"]

@@ -134,7 +134,7 @@ def test_a_documented_refusal_or_start_is_judged_so(catalog, engine, gpu, model,
         catalog.model(model),
         None if weights is None else catalog.weight_format(weights),
     )
-    widened = found.verdict is None and "widens them to 16 bits" in found.reason
+    widened = found.verdict is None and "dequantizes them to 16 bits" in found.reason
     assert (WIDENED if widened else found.verdict) == expected
     assert bool(found.reason) == (expected is not RUNS)
 
@@ -165,7 +165,7 @@ def test_a_model_that_is_alike_but_for_its_class_decides_nothing_for_it(catalog)
 
 def test_an_estimate_of_weights_that_are_widened_runs_and_says_so() -> None:
     found = kvreport.estimate(DENSE, gpu="rtx-3090", weights="fp8", context_tokens=4096)
-    assert (found.verdict, "widens them to 16 bits" in found.verdict_reason) == ("fits", True)
+    assert (found.verdict, "dequantizes them to 16 bits" in found.verdict_reason) == ("fits", True)
     plain = kvreport.estimate(DENSE, gpu="h100", weights="fp8", context_tokens=4096)
     assert plain.to_dict()["verdict_reason"] is None
 

@@ -185,7 +185,7 @@ def _predictions(keys: Keys, its: Sizes, counts: tuple[int, int] | None) -> Tens
         [_WORDS[word] for word in words] if words is not None else [_LETTERS[letter] for letter in letters]
     )
     if "moe" in parts and counts is None:
-        raise keys.fault("n_routed_experts", None, "how many experts the prediction layer has")
+        raise keys.fault("n_routed_experts", None, "how many experts the MTP layer has")
     return _prediction_tensors(its, [_layer(keys, its, part, counts) for part in parts], steps)
 
 

@@ -42,9 +42,9 @@ def page(site: SiteData, runtime_bytes: int) -> Page:
             "private model",
             "fine-tune",
         ),
-        description="Paste a config.json, drop a GGUF file or type a Hugging Face id: weights, KV cache and concurrent "
+        description="Paste a config.json, drop a GGUF file or type a Hugging Face ID: weights, KV cache and concurrent "
         "requests on every GPU, computed in your browser.",
-        lead='<p class="kv-lead">Paste a <code>config.json</code>, drop a GGUF file or type a Hugging Face id. The Python code '
+        lead='<p class="kv-lead">Paste a <code>config.json</code>, drop a GGUF file or type a Hugging Face ID. The Python code '
         "of kvreport runs in your browser and shows weights, KV cache and concurrent requests on every GPU.</p>",
         sections=(
             Section("your-model", "", render("your_model/body.html", URI, context(site, runtime_bytes))),

@@ -15,6 +15,7 @@ from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.gpu import EXAMPLES
+from kvreport.words import counted
 
 MOST: Final = 6
 """Things compared at once: a chart has six colors that can be told apart."""
@@ -54,11 +55,12 @@ def _printed(site: SiteData, models: Sequence[Model]) -> Table:
         if one is None:
             return Cell(site.outcome(model, gpu).why.group, "kv-no kv-words")
         shown = users_cell(one.users[place], one.verdicts[place])
-        return replace(shown, text=f"{shown.text} on {one.config.tensor_parallel}")
+        number = one.config.tensor_parallel
+        return replace(shown, text=f"{shown.text} ({counted(number, 'GPU|GPUs')})")
 
     return Table(
-        f"Concurrent requests of {units.human_tokens(site.counted_context)} tokens, on the fewest GPUs that serve the "
-        f"model. {site.engine.label}, weights as released.",
+        f"Concurrent requests of {units.human_tokens(site.counted_context)} tokens, on the smallest number of GPUs that "
+        f"serves the model (in parentheses). {site.engine.label}, weights as released.",
         Column("Model", numeric=False),
         tuple(Column(site.gpu_name(gpu)) for gpu in site.known_gpus),
         tuple(
@@ -81,7 +83,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         heading="Compare models, GPUs or engines",
         names=("compare", "comparison", "compare engines", "vllm vs sglang"),
         description="Up to six models, accelerators or engines on one boundary chart and in one table: capacity, memory, "
-        "bandwidth, speed bound.",
+        "bandwidth, maximum speed.",
         sections=(Section("comparison", "", render("compare/body.html", "compare/", context(inputs.site))),),
     )
 

@@ -148,7 +148,7 @@ def _known(names: KnownNames) -> Table:
             "billions",
         ),
         texts("Why there is no record", lambda one: _NO_RECORD[one.kind]),
-        texts("Tried", lambda one: (one.tried or searched) if one.kind != "no_cache" else ""),
+        texts("Sources searched", lambda one: (one.tried or searched) if one.kind != "no_cache" else ""),
         name="known-names",
         css="kv-words",
         noun="models",

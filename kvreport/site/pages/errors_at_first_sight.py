@@ -69,7 +69,7 @@ def mark_name(model: str, gpu: str, error: float) -> str:
     """Name a log in the picture: its model, its GPU without what else the log says of it, and how far off we were.
 
     >>> (
-    ...     mark_name("org/Model-8B", "H200, 143,771 MiB, eight", 54.6),
+    ...     mark_name("org/Model-8B", "H200, 143,771 MiB", 54.6),
     ...     mark_name("Model-8B", "L4 (24 GB)", -0.25),
     ... )
     ('Model-8B, H200 (56 × the log)', 'Model-8B, L4 (-25%)')
@@ -106,8 +106,8 @@ def finding(data: charts.FirstSights) -> str:
     banded = sum(mark.band in (BAND_NAMES[True], BAND_NAMES[False]) for mark in data.marks) + data.empty
     inside = sum(mark.band == BAND_NAMES[True] for mark in data.marks)
     return (
-        f"Half of the {units.count(len(errors))} predictions that we made before using a log are within {np.median(errors):.1%} of the value in that log. "
-        f"For {units.count(inside)} of {units.count(banded)}, the logged value is inside the 80% band"
+        f"For {units.count(len(errors))} logs of all engines, we recorded a prediction before the log influenced our rules. Half of these predictions are within {np.median(errors):.1%} of the logged value. "
+        f"The 80% band recorded with each prediction contains the logged value for {units.count(inside)} of {units.count(banded)} logs"
     )
 
 
@@ -136,7 +136,7 @@ def _days(found: FirstSeen) -> Table:
     listed = [
         ("all days", {*days}, False),
         *((day, {day}, False) for day in days),
-        ("our own servers", {*days}, True),
+        ("our own servers (not in the totals)", {*days}, True),
     ]
     groups = {
         f"{name}, {flags}": [
@@ -166,7 +166,7 @@ def _days(found: FirstSeen) -> Table:
         numbers("Logs", lambda name: len(errors_of(groups[name]))),
         numbers("Median error", lambda name: share_cell(float(np.median(errors_of(groups[name]))))),
         numbers("90th percentile", lambda name: share_cell(float(np.quantile(errors_of(groups[name]), 0.9)))),
-        numbers("Pools in the band", banded),
+        numbers("Logged pools inside the recorded band", banded),
         numbers("Starts predicted correctly", started),
     )
 
@@ -177,7 +177,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
 
     def name(log: FirstSeenLog) -> Cell:
         one = seen[log.id].observation if log.id in seen else None
-        return Cell(log.id if one is None else f"{one.model}, {one.gpu_named}", hint=log.id)
+        return Cell(log.id if one is None else f"{one.model}, {one.devices_named}", hint=log.id)
 
     def now(log: FirstSeenLog) -> Cell:
         compared = seen[log.id].comparisons if log.id in seen else ()

@@ -71,9 +71,6 @@ def page(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -> 
 
 
 def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -> Table:
-    def device(of: Observation) -> str:
-        return f"{of.gpu_named}{f', {of.devices} devices' if (of.devices or 1) > 1 else ''}"
-
     def engine(of: Observation) -> str:
         return f"{engine_name(of.engine)} {of.engine_version or '(release not stated)'}"
 
@@ -96,9 +93,9 @@ def _cases(found: Validation, quantities: Mapping[str, str], catalog: Catalog) -
         printed,
         texts("Model, as named in the log", lambda row: Cell(row[1].model, hint=row[1].id)),
         texts("Engine", lambda row: engine(row[1])),
-        texts("Device", lambda row: device(row[1])),
+        texts("Device", lambda row: row[1].devices_named),
         texts("Quantity", lambda row: quantities[row[2].quantity]),
-        numbers("Printed", lambda row: _value(row[2], row[2].observed)),
+        numbers("Logged", lambda row: _value(row[2], row[2].observed)),
         numbers("Predicted", lambda row: _value(row[2], row[2].predicted)),
         numbers("Error", lambda row: Cell(share(row[2].error), value=row[2].error)),
         texts("Flags", lambda row: "all known" if row[0].observation.complete else "in part"),

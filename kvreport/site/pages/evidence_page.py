@@ -41,7 +41,7 @@ from kvreport.site.pages import (
     other_tools,
     scored_forecasts,
 )
-from kvreport.words import counted, engine_name
+from kvreport.words import counted, release_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -105,7 +105,9 @@ def page(catalog: Catalog, drawings: Mapping[str, Drawing] | None = None) -> Pag
         )
     checked = PlannerCheck.read(catalog.folder)
     if checked is not None:
-        others.insert(0, ("planner", "Comparison with vLLM's planner", _tables(_planner(checked))))
+        others.insert(
+            0, ("planner", "Comparison with vLLM's own cache configuration", _tables(_planner(checked)))
+        )
     oracle = OracleCheck.read(catalog.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(*_oracle(oracle))))
@@ -289,7 +291,7 @@ def _planner(found: PlannerCheck) -> Table:
         ("points (a row with one pool size and one length)", found.points, None),
         ("points where both are equal", found.equal, found.points),
         ("points within 1%", found.near, found.points),
-        ("points that are equal without an inferred flag", found.equal_as_recorded, found.points),
+        ("equal points in rows without an inferred flag", found.equal_as_recorded, found.points),
         (f"rows with an inferred flag ({found.inferred_flag})", found.inferred_rows, None),
         ("rows left out because the config is not available", found.left_out_rows, None),
     ]
@@ -301,9 +303,9 @@ def _planner(found: PlannerCheck) -> Table:
             ("points of these rows where both are equal", found.layout_equal, found.layout_points),
         ]
     return listing(
-        f"Blocks, tokens and concurrency compared with {found.engine}'s planner, run without a GPU on config.json alone",
+        f"Blocks, tokens and concurrency compared with {found.engine}'s own KV cache configuration code, run without a GPU on config.json alone",
         rows,
-        texts("Compared", lambda row: row[0]),
+        texts("Quantity", lambda row: row[0]),
         numbers("Count", lambda row: row[1]),
         numbers("Share", lambda row: "" if row[2] is None else f"{row[1] / row[2]:.2%}"),
     )
@@ -328,7 +330,7 @@ def _distribution(found: Validation) -> Markup:
     drawn = figures.curves(
         figures.Curves(
             title=title,
-            x_title="Share of complete logs (%)",
+            x_title="Share of logs with all flags known (%)",
             y_title="Relative error (%)",
             x=tuple(float(x) for x in SHARES),
             lines=tuple(lines),
@@ -341,7 +343,7 @@ def _distribution(found: Validation) -> Markup:
 
 def _by(found: Validation) -> list[Table]:
     made = []
-    names: dict[str, Callable[[str], str]] = {"engine": engine_name, "family": str, "weights": str.upper}
+    names: dict[str, Callable[[str], str]] = {"engine": release_name, "family": str, "weights": str.upper}
     for noun, what in (("engine", "Release"), ("family", "Model family"), ("weights", "Weight format")):
         of_noun = [one for one in found.statistics if one.scope.startswith(f"{noun}: ")]
         rows = sorted(of_noun, key=lambda one: (one.scope, list(QUANTITIES).index(one.quantity)))
@@ -366,7 +368,7 @@ def _oracle(found: OracleCheck) -> Iterator[Table]:
         f"Argument resolution and pool configurators of {found.engine}, run without a GPU for {found.models} models and "
         f"{len(found.accelerators)} devices ({found.day})",
         counts,
-        texts("Compared", Cell),
+        texts("Quantity", Cell),
         numbers("Points", lambda said: counts[said]),
     )
     if found.releases:

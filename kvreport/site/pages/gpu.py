@@ -344,7 +344,7 @@ def _slices(site: SiteData, gpu: Accelerator) -> Table:
         f"{units.human_tokens(site.counted_context)} tokens. Slices are not in the dataset.",
         gpu.slices,
         texts("Slice", lambda one: f"{gpu.id}:{one.name}"),
-        numbers("Per GPU", lambda one: one.instances),
+        numbers("Slices per GPU", lambda one: one.instances),
         numbers("Usable memory", lambda one: tables.size_cell(gpu.sliced(one.name).usable_bytes), "GiB"),
         texts("Evidence", lambda one: evidence_cell(gpu.sliced(one.name).memory.usable)),
         numbers("Compute", lambda one: Cell(f"{one.compute[0]}/{one.compute[1]}", value=one.compute[0])),

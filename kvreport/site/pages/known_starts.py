@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kvreport.catalog.documented_starts import KnownStarts
 from kvreport.evidence.starts import JudgedStart, is_too_old, judge_start, judge_starts
 from kvreport.publish.tracked_values import kept
+from kvreport.resources import read_table
 from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 from kvreport.words import counted, engine_name
 
@@ -64,7 +65,7 @@ def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:
     yield listing(
         conclusion(found, old),
         counts,
-        texts("Decided by", Cell),
+        texts("Decided by", lambda about: _ABOUT[about]),
         numbers("Starts (cases)", lambda about: number(about, lambda starts, _: starts)),
         numbers("Fails to start (cases)", lambda about: number(about, lambda starts, _: not starts)),
         numbers("Predicted correctly (cases)", lambda about: number(about, lambda _, right: right)),
@@ -77,11 +78,12 @@ def tables(found: Sequence[JudgedStart], old: int = 0) -> Iterator[Table]:
         texts("Accelerators", lambda one: f"{_ranks(one.case)} × {one.case.gpu}"),
         texts("Documented", lambda one: Cell(_STARTS[one.case.starts], hint=one.case.says)),
         texts("Predicted", _predicted),
-        texts("Source", lambda one: Cell(one.case.about, href=one.case.url)),
+        texts("Source", lambda one: Cell(_ABOUT[one.case.about], href=one.case.url)),
         sortable=True,
     )
 
 
+_ABOUT: Final[dict[str, str]] = read_table("what decides a start")
 _STARTS: Final = {True: "starts", False: "refused"}
 
 

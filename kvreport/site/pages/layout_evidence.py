@@ -9,18 +9,18 @@ from kvreport.evidence.by_layout import KINDS, by_layout
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Table, listing, numbers, texts
 
-_WORDS: Final = KINDS | {"any": "any of the above", "tensor": "tensor parallel or one device only"}
+_WORDS: Final = KINDS | {"any": "any of the above", "tensor": "tensor parallelism, or one device"}
 
 
 def tables(found: Validation) -> list[Table]:
     """Errors of logs with data, expert, decode context or pipeline parallelism, drafts or adapters."""
     return [
         listing(
-            "Relative errors of tokens or concurrency, by parallel layout; a log can be in several rows",
+            "Relative errors of tokens or concurrency, by layout and feature; a log can be in several rows",
             by_layout(found),
             texts("Layout", lambda one: _WORDS[one.kind]),
             numbers("Logs", lambda one: one.logs),
-            numbers("From flags alone: logs", lambda one: one.from_flags.count),
+            numbers("Logs, from flags alone", lambda one: one.from_flags.count),
             numbers("Median error", lambda one: _share(one.from_flags.median)),
             numbers("90th percentile", lambda one: _share(one.from_flags.p90)),
             numbers("Logs, from the logged pool", lambda one: one.from_pool.count),

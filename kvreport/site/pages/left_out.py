@@ -16,7 +16,7 @@ from kvreport.evidence.validation import Validation
 from kvreport.resources import read_table
 from kvreport.site.kit.tables import Cell, Table, listing, numbers, share_cell, texts
 from kvreport.units import GIB
-from kvreport.words import engine_name
+from kvreport.words import engine_name, release_name
 
 CLASSES: Final[dict[str, str]] = read_table("device classes")
 
@@ -37,13 +37,13 @@ def lead(found: LeftOut) -> str:
     seen = (
         ""
         if first is None
-        else f". Applied to our first predictions for {first.logs} pools, today's band contains {first.coverage:.0%} of the logged sizes"
+        else f". Around our first predictions for {first.logs} vLLM logs, including those of our own servers, today's band contains {first.coverage:.0%} of the logged sizes"
     )
     return (
         f"We tested today's rules on {told.logs} vLLM logs from {told.sources} sources. For each log, the constants are fitted "
         f"only to logs from other sources. The median error of the predicted pool size in tokens is "
         f"{told.median_error:.1%}, and the 90th percentile is {told.p90_error:.1%}. "
-        f"Today's 80% band contains {told.coverage:.0%} of these pools{seen}"
+        f"Today's 80% band, which every answer shows, contains {told.coverage:.0%} of the logged pools{seen}"
     )
 
 
@@ -114,7 +114,7 @@ def _kinds(family: str, kinds: dict[str, Kind]) -> Table:
         return Cell("" if kind.width is None else f"± {kind.width:.3g}", value=kind.width)
 
     return listing(
-        f"{engine_name(family)}: first predictions and the 80% band, by kind of server{measure}",
+        f"{engine_name(family)}: first predictions (without our own servers) and the 80% band, by kind of server{measure}",
         kinds,
         texts("Kind of server", lambda name: KINDS.get(name, name)),
         numbers("First predictions", lambda name: kinds[name].logs),
@@ -146,7 +146,7 @@ def _releases(found: LeftOut, validation: Validation) -> Table:
     return listing(
         "Held-out sources, by release",
         sorted(errors),
-        texts("Release", engine_name),
+        texts("Release", release_name),
         numbers("Logs", lambda name: len(errors[name])),
         numbers("Median error", lambda name: share_cell(sorted(errors[name])[len(errors[name]) // 2])),
         numbers("Largest", lambda name: share_cell(max(errors[name]))),
@@ -174,13 +174,13 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
 
     def name(log: LeftOutLog) -> Cell:
         one = seen.get(log.id)
-        return Cell(log.id if one is None else f"{one.model}, {one.gpu_named}", hint=log.id)
+        return Cell(log.id if one is None else f"{one.model}, {one.devices_named}", hint=log.id)
 
     return listing(
         "The ten largest errors on held-out sources",
         sorted(found.logs, key=lambda log: -abs(log.error))[:10],
         texts("Log", name),
-        texts("Compared", lambda log: log.quantity),
+        texts("Quantity", lambda log: log.quantity),
         numbers("Error", lambda log: Cell(f"{log.error:+.1%}", value=log.error)),
         numbers(
             "Pool", lambda log: Cell(f"{log.pool_error_bytes / GIB:+.2f} GiB", value=log.pool_error_bytes)

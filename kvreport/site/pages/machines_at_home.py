@@ -56,7 +56,7 @@ PACE: Final = 15
 minute (Brysbaert 2019, doi:10.1016/j.jml.2019.104047). The bound of the memory's bandwidth is compared with it."""
 PICKS: Final = 4
 """Models named for each use."""
-COLUMNS: Final = ("Coding", "Chat", "Images")
+COLUMNS: Final = ("Coding", "Chat", "Image input")
 """The uses that tables of machines name a model for."""
 LEAST: Final = 4096
 """The shortest context of a machine's page, for which a shortfall is stated."""
@@ -198,7 +198,7 @@ def _uses() -> dict[str, tuple[int, Callable[[Candidate], bool]]]:
     return {
         "Coding": (CONTEXT, codes),
         "Chat": (CONTEXT, lambda one: not codes(one)),
-        "Images": (CONTEXT, sees),
+        "Image input": (CONTEXT, sees),
         "Long documents": (LONG, lambda one: not codes(one)),
     }
 
@@ -312,10 +312,9 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], site: S
         for machine in every
     )
     table = Table(
-        f"Each column shows the first of {len(found)} models in Ollama’s library that fits on the GPU at "
-        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Its speed bound is at least {PACE} tokens/s, if any model "
-        "that fits is that fast. "
-        f"Models released in the last {RECENT_MONTHS} months are tried first, larger models before smaller ones",
+        f"For each use, the table names one of the {len(found)} listed models of Ollama’s library. The model fits on the GPU at "
+        f"{units.human_tokens(CONTEXT)} tokens in Q4_K_M or better. Where possible, its theoretical maximum speed is at least {PACE} tokens/s. "
+        f"Models of the last {RECENT_MONTHS} months are preferred, then larger models",
         Column("Machine", numeric=False),
         (
             Column("Memory"),
@@ -671,19 +670,25 @@ def _smallest(site: SiteData) -> list[tuple[str, Accelerator]]:
 
     for one in sorted(machines(site.catalog) or site.accelerators, key=rank):
         size = one.memory.advertised.value >> 30
-        if size in SIZES_GB and (one.vendor == "Apple" or not one.is_unified):
+        if size in SIZES_GB and _is_listed(one):
             found.setdefault(f"{size} GB {'Mac' if one.vendor == 'Apple' else 'card'}", one)
     return sorted(found.items(), key=lambda item: (item[1].usable_bytes, item[1].id))
 
 
+def _is_listed(one: Accelerator) -> bool:
+    """Whether a model's page lists machines of this kind: cards and Macs."""
+    return one.vendor == "Apple" or not one.is_unified
+
+
 def _example(site: SiteData, laid: AtHome, coefficients: Mapping[str, float]) -> tuple[str, str, int]:
-    """A machine, mix and context that fit: the RTX 4090, else the smallest computer with the usual mix, or any.
+    """A machine, mix and context that fit: the RTX 4090, else the smallest computer that the table lists with the usual mix, or any.
 
     The context is 0 where no machine of the site holds the model; the machine is the largest then.
     """
     card = [one for one in site.accelerators if one.id == "rtx-4090"]
     computers = sorted(
-        (one for one in site.accelerators if one.is_computer), key=lambda one: (one.usable_bytes, one.id)
+        (one for one in site.accelerators if one.is_computer and _is_listed(one)),
+        key=lambda one: (one.usable_bytes, one.id),
     )
     for one, mix in [(one, mix) for one in card for mix in USUAL_FIRST] + [
         (one, mix) for mix in USUAL_FIRST for one in computers
@@ -710,9 +715,9 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         cells = (usable, *_named(one, found, inputs.site))
         rows.append(Row(Cell(one.name, href=f"{URI}{one.id}/"), cells))
     table = Table(
-        f"For each use, the table shows the first of {len(found)} models in Ollama’s library that fits at {units.human_tokens(CONTEXT)} tokens in "
-        f"Q4_K_M or better and may reach {PACE} tokens/s. If none reaches this speed, it is the first that fits. Models of the last "
-        f"{RECENT_MONTHS} months are tried first, and models with more parameters before smaller ones. The engine serves one request at a time",
+        f"For each use, the table names one of the {len(found)} listed models of Ollama’s library. The model fits at {units.human_tokens(CONTEXT)} tokens in "
+        f"Q4_K_M or better. Where possible, its theoretical maximum speed is at least {PACE} tokens/s. Models of the last "
+        f"{RECENT_MONTHS} months are preferred, then larger models. The engine serves one request at a time",
         Column("Machine", numeric=False),
         (Column("Usable memory", "GiB"), *(Column(use, numeric=False) for use in COLUMNS)),
         tuple(rows),

@@ -91,7 +91,7 @@ def _pools(catalog: Catalog, peers: PeersFile) -> Table:
         f"Requests that fit in a pool of 40 GiB per device with a 16-bit cache. Other tools were run {_days(peers, peers.pools)}",
         peers.pools,
         texts("Question", lambda question: _pool_question(catalog, question)),
-        numbers("vLLM's own planner", lambda question: _decimal(question.planner)),
+        numbers("vLLM's own code", lambda question: _decimal(question.planner)),
         numbers("kvreport, vLLM", lambda question: _decimal(_in_pool(catalog, question))),
         *(numbers(tool.name, partial(_concurrency, tool), hint=tool.how) for tool in tools),
         texts("Statements and methods of the other tools", lambda question: _notes(tools, question)),

@@ -30,7 +30,7 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
             lambda one: _gigabytes(one.by_the_recipes_rule_gb),
             "GB",
         ),
-        texts("vLLM's planner", lambda one: said(one.engine)),
+        texts("vLLM's own code", lambda one: said(one.engine)),
         css="kv-words",
         noun="variants",
     )
@@ -47,7 +47,7 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
             "GiB per GPU",
         ),
         numbers("Length", _length, "tokens"),
-        texts("vLLM's planner", lambda one: said(one.engine)),
+        texts("vLLM's own code", lambda one: said(one.engine)),
         css="kv-words",
         noun="commands",
     )

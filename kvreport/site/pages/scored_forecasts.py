@@ -59,7 +59,7 @@ def tables(catalog: Catalog, found: Sequence[Scored]) -> Iterator[Table]:
             texts("Model", lambda row: _name(catalog, row[1].forecast.model)),
             texts("GPUs", lambda row: _machine(catalog, row[1].forecast.gpu, row[1].forecast.devices)),
             numbers("Forecast", lambda row: _cell(row[1].forecast), "tokens"),
-            numbers("Printed", lambda row: row[0].printed.kv_tokens or "refused", "tokens"),
+            numbers("Logged", lambda row: row[0].printed.kv_tokens or "refused", "tokens"),
             numbers("Error (%)", lambda row: _error(row[1].error)),
             texts("80% band", lambda row: {True: "inside", False: "outside", None: ""}[row[1].within_band]),
             texts("Log", lambda row: f"{row[0].id}, {row[0].origin.date}"),

@@ -288,7 +288,7 @@ class _Layers:
             )
         if any(page.growth == "sliding" for group in groups for page, _ in group.pages):
             yield (
-                f"every window reserves space for {self.in_flight:,} tokens in flight "
+                f"each sliding-window layer also reserves space for {self.in_flight:,} tokens in flight "
                 f"({self.engine.steps_in_flight} steps of {self.serving.max_batched_tokens:,})"
             )
         if self._in_fp4():

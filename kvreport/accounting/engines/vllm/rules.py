@@ -295,7 +295,7 @@ class Vllm(EngineRules):
             foreign = first - second
         if foreign > _WORTH_SAYING:
             found.append(
-                f"{foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data ranks: a lower "
+                f"{foreign / GIB:.1f} GiB on each GPU for experts that take the tokens of all data-parallel ranks: a lower "
                 f"{flag_names('vllm')['max_batched_tokens']} or another --all2all-backend needs less"
             )
         hopper = _is_nvidia(accelerator) and (accelerator.compute_capability or "").startswith("9")

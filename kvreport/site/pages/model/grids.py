@@ -48,7 +48,7 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
         columns=(
             Column("GPUs"),
             *tables.context_columns(contexts),
-            Column("Longest", hint="The longest single request that fits (tokens)"),
+            Column("Longest context", hint="The longest single request that fits (tokens)"),
         ),
         rows=tuple(rows),
         name="users-table",
