@@ -194,7 +194,9 @@ instrument(
         bar=(("cache", "KV cache", "all"),),
         limit="room",
         limit_label="room for the cache",
-        goals=(Goal("Take Llama 2 7B and find the smallest number of requests that no longer fits.", "state", 1),),
+        goals=(
+            Goal("Take Llama 2 7B and find the smallest number of requests that no longer fits.", "state", 1),
+        ),
         presets=PRESETS,
         rows=tuple(places for _, places in PRESETS),
     )

@@ -90,7 +90,7 @@ formula(
 
 # %% [markdown]
 # **Two** numbers therefore describe such a model: the bytes that one more token adds at the current length, and the fixed bytes
-# that every request takes, however short it is.
+# that every request takes, even a short one.
 
 # %% tags=["hide"]
 choose(
@@ -297,7 +297,7 @@ exercise(
 fold(
     "Explain to a colleague: why can two models of the same size serve such different numbers of requests?",
     "The cache of a sliding-window layer stops growing, and the state of a recurrent layer never grows. Only the few "
-    "full-attention layers need more memory for every token. A state takes memory too: every request holds one, however short it is.",
+    "full-attention layers need more memory for every token. A state takes memory too: every request holds one, even if it is short.",
 )
 
 # %% tags=["hide"]

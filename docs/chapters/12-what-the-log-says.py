@@ -200,7 +200,7 @@ listing(
 # ## Two GPUs
 #
 # Another log shows Qwen2 7B (with the same dimensions as Qwen2.5 7B) on two A100s, with a memory share of 0.5 and a maximum
-# length of 16,384 tokens. It prints
+# length of 16,384. It prints
 # `Available KV cache memory: 31.83 GiB`, `1,192,160 tokens` and `72.76x`.
 
 # %% tags=["hide"]
@@ -230,7 +230,7 @@ table(
 # %% [markdown]
 # ## A hybrid model
 #
-# The log of a hybrid model can look wrong. For Qwen3.5 9B on an L40S with a maximum length of 262,144 tokens, it prints
+# The log of a hybrid model can look wrong. For Qwen3.5 9B on an L40S with a maximum length of 262,144, it prints
 # `165,792 tokens` and `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two numbers differ by a factor of four, but both
 # are correct. In this model, three of every four layers keep a [state](06-forgetting-on-purpose.py) of constant size instead of keys
 # and values. The engine sorts the layers into four groups of the same size, and every group takes blocks from one pool. vLLM
