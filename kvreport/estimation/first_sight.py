@@ -38,9 +38,7 @@ class FirstSight:
     logs: int  # Logs of starts with an error.
     median: float  # Median of the relative errors' sizes.
     p90: float  # Their 90th percentile.
-    pools: int = (
-        0  # Starts whose pool was predicted, with an 80 % band or as nothing; 0 where there are no bands.
-    )
+    pools: int = 0  # Starts whose pool was predicted, with an 80 % band or as nothing.
     held: int = 0  # Pools inside their band.
     without_error: int = 0  # Pools compared with their band alone: no error was recorded.
     refusals: int = 0  # Starts that the engine refused.
