@@ -100,7 +100,7 @@
         assumed.push(`${number(mean)} tokens held on average: the prompt and half of the answer`);
       } else {
         mean = longest;
-        assumed.push("every request as long as the longest allowed");
+        assumed.push("every request of the maximum length");
       }
     }
     const work = {

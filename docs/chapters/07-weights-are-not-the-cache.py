@@ -90,7 +90,7 @@ table(
     ["Format", "GiB", "Share of 16 bits", "Bits per parameter, including scales"],
     [
         [
-            f,
+            f.upper(),
             q.weights(MODEL, f) / GiB,
             f"{q.weights(MODEL, f) / q.weights(MODEL, 'bf16'):.1%}",
             8 * q.weights(MODEL, f) / q.parameters(MODEL),
@@ -110,7 +110,7 @@ assert q.weights(MODEL, "int4") > q.parameters(MODEL) / 2
 table(
     f"Cache of {NAME} by weight format and KV format",
     ["Weights", "Cache in BF16, KiB per token", "Cache in FP8, KiB per token"],
-    [[f, q.kv_per_token(MODEL, "bf16") / KiB, q.kv_per_token(MODEL, "fp8") / KiB] for f in formats],
+    [[f.upper(), q.kv_per_token(MODEL, "bf16") / KiB, q.kv_per_token(MODEL, "fp8") / KiB] for f in formats],
 )
 
 # %% [markdown]
@@ -137,7 +137,7 @@ for name, gpu in cards.items():
         for kv in ("bf16", "fp8"):
             room = q.memory(gpu) - q.weights(MODEL, weights)
             fit = int(max(room, 0) // q.kv_request(MODEL, kv, tokens=8192))
-            rows.append([f"{name}, weights {weights}, cache {kv}", room / GiB, fit])
+            rows.append([f"{name}, weights {weights.upper()}, cache {kv.upper()}", room / GiB, fit])
 fits = {row[0]: row[2] for row in rows}
 table(
     "Requests of 8K tokens that fit, with only the weights subtracted",
@@ -150,11 +150,11 @@ table(
 # the two costs is larger before you choose what to compress.
 
 # %% tags=["hide"]
-small, large = (fits[f"{name}, weights bf16, cache bf16"] for name in cards)
-assert 1.8 < fits["RTX 4090, weights int4, cache bf16"] / small < 2.5
-assert 1.8 < fits["RTX 4090, weights bf16, cache fp8"] / small < 2.5
-assert fits["H100, weights int4, cache bf16"] / large < 1.2
-assert 1.9 < fits["H100, weights bf16, cache fp8"] / large < 2.1
+small, large = (fits[f"{name}, weights BF16, cache BF16"] for name in cards)
+assert 1.8 < fits["RTX 4090, weights INT4, cache BF16"] / small < 2.5
+assert 1.8 < fits["RTX 4090, weights BF16, cache FP8"] / small < 2.5
+assert fits["H100, weights INT4, cache BF16"] / large < 1.2
+assert 1.9 < fits["H100, weights BF16, cache FP8"] / large < 2.1
 
 # %% tags=["hide"]
 instrument(
@@ -234,7 +234,7 @@ takeaway("Weight quantization changes the fixed cost. KV cache quantization chan
 # - Not every GPU computes in every format. A GPU without 8-bit units stores numbers in 8 bits and computes in 16.
 # - Formats with a scale for every few numbers take more than their nominal bits. A 4-bit cache with one scale per 16 numbers takes
 #   {{ 4.5 bits = (16 * 4 + 8) / 16 / 8 }} per number.
-# - An 8-bit cache costs some quality, more on some models than on others. This book counts only bytes. Test the quality of
+# - An 8-bit cache costs some quality, more on some models than on others. This site counts only bytes. Test the quality of
 #   the answers yourself.
 #
 # ## Exercises

@@ -2,7 +2,7 @@
 # # PagedAttention: KV cache in blocks instead of rows
 #
 # The formula says how much memory a request *needs*. How much it *occupies* depends on how the engine allocates memory. The first
-# engines gave every request a contiguous row, as long as the longest allowed text. Today's engines allocate **blocks** of a few
+# engines gave every request a contiguous row, as long as the maximum length. Today's engines allocate **blocks** of a few
 # tokens, as an operating
 # system allocates pages to programs. This chapter computes how much memory blocks save, and how much the block size matters.
 #
@@ -53,7 +53,7 @@ prompts = Lengths.spread(512, 2048).draw(2000, base=3)
 answers = Lengths.spread(400, 2048).draw(2000, base=2)
 rows = []
 for name, kind, block in (
-    ("contiguous, longest allowed", "maximum", 16),
+    ("contiguous, maximum length", "maximum", 16),
     ("contiguous, next power of two", "power_of_two", 16),
     ("contiguous, perfect foresight", "exact", 16),
     ("blocks of 16", "pages", 16),
@@ -69,7 +69,7 @@ drawings.paged_blocks([21, 9, 34], 8, 56)
 # %% tags=["hide"]
 guess(
     "Prompts have 512 tokens on average, and answers have 400. What percentage of the memory is empty if every request gets 4,096 tokens?",
-    100 * waste["contiguous, longest allowed"],
+    100 * waste["contiguous, maximum length"],
     unit="%",
     low=0,
     high=100,
@@ -124,13 +124,13 @@ table(
 )
 
 # %% tags=["hide"]
-assert 0.7 < waste["contiguous, longest allowed"] < 0.85
+assert 0.7 < waste["contiguous, maximum length"] < 0.85
 assert 0.35 < waste["contiguous, next power of two"] < 0.5
 assert waste["blocks of 16"] < 0.01
 assert 0.1 < waste["blocks of 256"] < 0.15
 
 # %% [markdown]
-# With rows of the longest allowed length, three quarters of the memory is empty. With blocks of 16, less than one percent
+# With rows of the maximum length, three quarters of the memory is empty. With blocks of 16, less than one percent
 # is empty. Published figures of "about half" are correct if lengths are spread evenly up to the maximum. Here, most requests
 # are short, so the waste is larger.
 #
@@ -183,7 +183,7 @@ bars(
             "cache": ("in use", 64 * 700 * token),
             "free": ("reserved, empty", 64 * (reserved - 700) * token),
         }
-        for name, reserved in (("longest allowed", 4096), ("blocks of 256", 768), ("blocks of 16", 704))
+        for name, reserved in (("maximum length", 4096), ("blocks of 256", 768), ("blocks of 16", 704))
     },
 )
 
@@ -331,7 +331,7 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: what did PagedAttention change?",
-    "Before PagedAttention, each request reserved a row for the longest text allowed. With PagedAttention, a request "
+    "Before PagedAttention, each request reserved a row for the maximum length. With PagedAttention, a request "
     "takes a new block when its last one is full. At most one block per request is partly empty, so many more requests can run.",
 )
 

@@ -119,8 +119,8 @@ def sharing(query_heads: int, variants: Sequence[tuple[str, int]]) -> Html:
         20 + len(variants) * block,
         "Query heads (dots) and the keys and values that are stored (boxes)",
         "; ".join(
-            f"{name}: {query_heads} query heads, {kept} stored KV heads, "
-            f"{query_heads // kept} query heads share each"
+            f"{name}: {query_heads} query heads, {counted(kept, 'stored KV head|stored KV heads')}, "
+            f"{counted(query_heads // kept, 'query head|query heads')} for each"
             if kept
             else f"{name}: {query_heads} query heads read one stored latent"
             for name, kept in variants

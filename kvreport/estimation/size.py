@@ -175,7 +175,7 @@ def size(
         assumed.append(f"{count(mean)} tokens held on average: the prompt and half of the answer")
     else:
         mean = longest
-        assumed.append("every request as long as the longest allowed")
+        assumed.append("every request of the maximum length")
     work = Load(
         concurrent=requests,
         longest_tokens=longest,
