@@ -75,6 +75,19 @@ logits. Others have 58 to 188, which changes a tenth of a GiB."""
 IMAGE_TOKENS: Final = 16384
 """Tokens of the largest image of towers that take any resolution; a video is measured by as many as fit the context."""
 
+PIECE_OF_ITS_OWN: Final = 10 << 20
+SHARED_PIECE: Final = 20 << 20
+"""What PyTorch's allocator takes for what is less than the first (``c10/cuda/CUDACachingAllocator.cpp::get_allocation_size``)."""
+
+WORKSPACE: Final = 8519680
+LARGE_WORKSPACE: Final = 32 << 20
+"""What PyTorch gives cuBLAS: the first, and more on devices with a large one
+(``aten/src/ATen/cuda/CublasHandlePool.cpp::parseChosenWorkspaceSize``)."""
+
+PIECE_AT_HAND: Final = 16 << 20
+"""Results from which the first workspace lies in a piece that they leave free: ten starts of 0.28 to 0.30 with results of 6 to 12 MiB
+kept the copy, and none of fourteen with 16 or 20. Not fitted, and read in no source."""
+
 EXPANDED_TOKENS: Final = 1 << 16
 """Tokens of context whose latents vLLM expands at once, at most (0.11.0 to 0.33.0 ``determine_chunked_prefill_workspace_size``,
 ``v1/attention/backends/mla/common.py``, since 0.28 ``model_executor/layers/attention/mla_attention.py``)."""
@@ -193,9 +206,10 @@ class ReserveRates(NamedTuple):
     encoded: float  # Of the outputs of the largest image, which stay while the model runs.
     encoded_per_token: float  # Of the outputs of as many images as a step has tokens for.
     compiling: float  # Of the copy that a kernel is measured on while the model is compiled.
-    # Of that copy, where it stays reserved after it was freed
-    # (:func:`~kvreport.accounting.engines.vllm.reserve.large_workspace`).
-    left_copy: float
+    left_copy: float  # Of that copy, where it may stay reserved after it was freed (:func:`leaves_copy`).
+    plain_layers: (
+        int  # 1 where layers multiply by matrices of 16 bits, whose workspace is taken among their buffers.
+    )
     counted_per_row: float  # Of one request's counts of words.
     largest_capture: int  # Tokens of the largest captured graph on data-center Blackwell GPUs.
     shared: int  # How often the constant of devices that share their memory with a CPU counts.
@@ -738,7 +752,7 @@ def sampled_activation_bytes(
     workspace = max(0.0 if step.own_kernels else experts + output, indexed)
     kept = rates.streams_per_token * tokens + rates.counted_per_row * step.max_num_seqs
     passes = max(encoded + max(forward, sampling), encoding) + workspace
-    left = rates.left_copy if step.splits else 0.0
+    left = rates.left_copy if rates.left_copy > 0 and leaves_copy(rates, step) else 0.0
     return round(
         kept
         + (passes if compiled else max(passes, rates.compiling + rates.compiling_per_token * tokens) + left)
@@ -748,6 +762,21 @@ def sampled_activation_bytes(
 def activation_bytes(rates: ReserveRates, step: ReserveStep) -> int:
     """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays."""
     return sampled_activation_bytes(rates, step, rates.sampling_per_row, step.compiled)
+
+
+def leaves_copy(rates: ReserveRates, step: ReserveStep) -> bool:
+    """Return whether the workspace for products of matrices is cut out of the copy that compiling freed, and keeps it reserved.
+
+    It goes to the smallest free piece that holds it. Layers of 16 bits take it while the results that were measured beside the copy
+    are in use again; the others leave it to the output head, when all but two hidden states are free.
+    """
+    result = rates.kept_per_token * step.tokens / 2
+    if step.splits and rates.plain_layers > 0:
+        return True
+    workspace = LARGE_WORKSPACE if step.splits else WORKSPACE
+    if result < PIECE_OF_ITS_OWN:
+        return SHARED_PIECE - 2 * result < workspace
+    return result < (PIECE_AT_HAND if rates.plain_layers > 0 else workspace)
 
 
 def open_bytes(rates: ReserveRates, step: ReserveStep) -> int:

@@ -518,6 +518,13 @@ def looked_up_bytes(shape: Shape, release: Release, tensor_parallel: int) -> int
     return SERVED_BYTES * shape.hidden * (2 if tensor_parallel == 1 else 1)
 
 
+def multiplies_plainly(model: Model) -> bool:
+    """True where attention's largest matrices have 16 bits, which cuBLAS multiplies by; kernels for fewer bits need none of it."""
+    rows = [row for row in model.weights if row.component == "attention" and len(row.shape) > 1]
+    largest = max(rows, key=lambda row: prod(row.shape), default=None)
+    return largest is None or largest.released is None
+
+
 def compiling_bytes(
     model: Model, release: Release, tensor_parallel: int = 1, *, images: bool = True, hashed: bool = False
 ) -> int:

@@ -38,6 +38,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     loaded_bytes_per_token,
     logit_bytes,
     looked_up_bytes,
+    multiplies_plainly,
     own_expert_bytes,
     partial_bytes_per_row,
     received_bytes_per_token,
@@ -172,7 +173,10 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     drafted = drafted_bytes_per_token(sizes, release, second=second) if drafts(model) else 0
     tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
     encode = whole_encoding if whole_encoders else encoding
-    passed = encode(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
+    floats = engine.lists("towers_rotate_floats", model.architecture)
+    passed = encode(
+        None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel, floats=floats
+    )
     if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
         heard = listening(model, clip_tokens(model, engine))
         passed = heard if heard.kept else passed
@@ -183,6 +187,7 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
     copied = compiling_bytes(model, release, tensor_parallel, images=images, hashed=on_device)
     # A copy of a table of n-grams is not the smallest block that is free, of which a workspace is cut out.
     cut = compiling_bytes(model, release, tensor_parallel, images=images)
+    left = release.has("keeps_freed_copy") and vendor == "NVIDIA" and (second or not sizes.experts_per_token)
     partial, narrow = (
         partial_bytes_per_row(model, release, tensor_parallel, second=second, decode_context=decode_context)
         if graphs and not heads and not engine.lists("attends_both_ways", model.architecture)
@@ -245,7 +250,8 @@ def read_rates(model: Model, engine: Engine, told: Told = PLAIN) -> kernel.Reser
         encoded=passed.kept,
         encoded_per_token=passed.kept_per_token,
         compiling=copied,
-        left_copy=cut if (second or not sizes.experts_per_token) and release.has("keeps_freed_copy") else 0,
+        left_copy=cut if left else 0,
+        plain_layers=int(multiplies_plainly(model)),
         counted_per_row=counted_bytes(sizes, release, second=second) + loaded_bytes_per_row(model, engine),
         largest_capture=release.count("largest_capture_blackwell"),
         shared=shared_units(model, images=images),
@@ -456,13 +462,7 @@ def charges_handles(engine: Engine, vendor: str) -> bool:
 
 
 def large_workspace(accelerator: Accelerator) -> bool:
-    """True for Hopper and Blackwell GPUs, whose workspace for products of matrices is cut out of what compiling freed.
-
-    PyTorch gives cuBLAS 32 MiB there, and 8.1 MiB elsewhere (``aten/src/ATen/cuda/CublasHandlePool.cpp::
-    parseChosenWorkspaceSize``). Blocks of less than 10 MiB come in pieces of 20 MiB, of which one is usually at hand; a larger
-    one is cut out of the smallest free one, here the copy that compiling was measured on, and keeps all of it reserved. That
-    this is the cause is inferred: logs show the difference on Blackwell cards, and none is of Hopper.
-    """
+    """True for Hopper and Blackwell GPUs, whose workspace for products of matrices is a large one (:func:`kernel.leaves_copy`)."""
     nvidia = accelerator.vendor.upper() == "NVIDIA"
     return nvidia and (accelerator.compute_capability or "").split(".")[0] in ("9", "10", "11", "12")
 

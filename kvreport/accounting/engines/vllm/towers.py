@@ -49,6 +49,12 @@ ATTENTION_STREAMS: Final = 8
 PROJECTED_STREAMS: Final = 1
 """Attention's projected output, which every rank has whole, and once more where ranks sum it."""
 
+FLOAT_STREAMS: Final = 18
+"""Of towers that rotate queries and keys in 32 bits: all images' states before they are joined, the stream and its norm (3), queries,
+keys and values (3), queries and keys as one tensor (2), the same in 32 bits before and after rotation (8), and at last in 16 (2)
+(0.28.0 to 0.33.0 ``models/muse_glimmer.py::MuseGlimmerVisionAttention.forward``,
+``layers/rotary_embedding/common.py::ApplyRotaryEmb.forward_cuda``)."""
+
 GATED_STREAMS: Final = 5
 """Streams held beside a gated MLP, which towers without learned positions have; the windows' order copies them."""
 
@@ -68,6 +74,7 @@ class Tower:
     # are tapped.
     outputs: int
     side: int  # Pixels per side of the square that one token stands for; 0 where the resolution is fixed.
+    shuffled: int = 0  # Patches that an adapter takes side by side as one token; 0 where none does.
 
     @classmethod
     def of(cls, model: Model) -> Tower | None:
@@ -96,6 +103,7 @@ class Tower:
             frames=merged > 0 and not positions,
             outputs=1 + max((row.count for row in rows if "deepstack" in row.name), default=0),
             side=entry.shape[-1] * isqrt(_convolved(every) or merged) if entry is not None and deep else 0,
+            shuffled=max((row.shape[1] // width for row in rows if "adapter" in row.name), default=0),
         )
 
     @property
@@ -112,6 +120,12 @@ class Tower:
         held = GATED_STREAMS if self.gated else beside
         mlp = width * held + SERVED_BYTES * (3 if self.gated else 2) * self.inner / ranks
         return self.pixels * self.pixel_bytes(release) + max(attention, mlp)
+
+    def float_bytes(self, release: Release, ranks: int = 1) -> float:
+        """Bytes of one patch at the peak of a layer that rotates in 32 bits, on one of several ranks."""
+        whole = 3
+        streams = whole + (FLOAT_STREAMS - whole) / ranks
+        return self.pixels * self.pixel_bytes(release) + SERVED_BYTES * self.width * streams
 
     def pixel_bytes(self, release: Release) -> int:
         """Bytes of a pixel's value: one where the tower takes them as they are read."""
@@ -131,15 +145,19 @@ class Encoding:
     kept_per_token: float = 0.0  # Bytes of the outputs of a step of tokens, per token.
 
 
-def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1) -> Encoding:
+def encoding(
+    tower: Tower | None, hidden: int, release: Release, ranks: int = 1, *, floats: bool = False
+) -> Encoding:
     """What is held while images are encoded, and after.
 
     ``tower``: the tower; None without one, or where images are not encoded. ``hidden``: width of the
-    language model's residual stream. ``ranks``: ranks that the tower is split over.
+    language model's residual stream. ``ranks``: ranks that the tower is split over. ``floats``: True if it rotates in 32 bits.
     """
     if tower is None:
         return Encoding()
     kept = float(tower.outputs * hidden * SERVED_BYTES)
+    if floats and tower.shuffled:
+        return Encoding(per_token=tower.shuffled * tower.float_bytes(release, ranks), kept_per_token=kept)
     if not tower.merged:
         return Encoding(per_token=float(POOLED_PATCHES * tower.pooled_bytes), kept_per_token=kept)
     patch = tower.patch_bytes(release, ranks)
@@ -154,7 +172,9 @@ def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1)
     )
 
 
-def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1) -> Encoding:
+def whole_encoding(
+    tower: Tower | None, hidden: int, release: Release, ranks: int = 1, *, floats: bool = False
+) -> Encoding:
     """The same where each of several ranks has the tower whole, and encodes some of the images.
 
     One image is encoded by one rank. Outputs are gathered from as many parts as there are ranks, each as long as the
@@ -162,9 +182,9 @@ def whole_encoding(tower: Tower | None, hidden: int, release: Release, ranks: in
     No log of a start confirms it.
 
     ``tower``: the tower; None without one, or where images are not encoded. ``hidden``: width of the
-    language model's residual stream. ``ranks``: ranks that share the images.
+    language model's residual stream. ``ranks``: ranks that share the images. ``floats``: True if it rotates in 32 bits.
     """
-    alone = encoding(tower, hidden, release)
+    alone = encoding(tower, hidden, release, floats=floats)
     kept = alone.kept * ranks
     return replace(alone, image=max(alone.image, kept), per_token=alone.per_token / ranks, kept=kept)
 
