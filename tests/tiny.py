@@ -57,7 +57,20 @@ BY_HAND = """\
 
 
 QUESTIONS = {
-    "index": "# Questions\n\n- [First](first.md)\n- [Second](second.md)\n",
+    "index": """\
+# Questions
+
+<div class="kv-js kv-controls" data-kv-list><label>Words <input type="search" name="q"></label></div>
+<p class="kv-said kv-js" aria-live="polite"></p>
+
+## One
+
+- [First](first.md)
+
+## Two
+
+- [Second](second.md)
+""",
     "first": """\
 ---
 description: one question

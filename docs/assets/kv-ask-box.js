@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const { $, load, make, gib, count } = kvreport;
+  const { $, $$, load, make, gib, count } = kvreport;
   const NAMED = 8; /* layouts of which a sentence has the names */
   const SERVER = 8; /* GPUs of a usual server */
 
@@ -47,7 +47,8 @@
           : way.memory
           ? await mainMemory(way.memory, base)
           : "";
-        const said = [number, way.said].filter(Boolean).join(" ");
+        const told = number || await inCase(way, base);
+        const said = [told, told ? way.rest ?? way.said : way.said].filter(Boolean).join(" ");
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
         if (pages.length && told.textContent.startsWith("Nothing")) told.textContent = "";
         kvreport.unanswered?.(
@@ -308,6 +309,13 @@
     }. ${winner} ${told.map(({ said }) => said).join(". ")}.`;
   }
 
+  /* What the page of questions that is the first way to an answer says of the case; "" for other pages. */
+  async function inCase({ links: [[, page]] }, base) {
+    if (!/^questions\/[a-z-]+\/(\?|$)/.test(page)) return "";
+    for (const name of ["lessons", "question"]) await kvreport.script(`kv-${name}.js`);
+    return kvreport.questions.inCase(new URL(page, kvreport.root), base).catch(() => "");
+  }
+
   /* What a page of questions computes for a model, one slot of llama.cpp and Q4_K_M: its words for an accelerator. */
   async function slotWords(model, gpu, base) {
     for (const name of ["lessons", "question"]) await kvreport.script(`kv-${name}.js`);
@@ -317,7 +325,7 @@
 
   /* What one slot of llama.cpp leaves free on a machine at home, and its longest context, as a sentence; "" where it is not
      computed. */
-  async function slotOf({ model, gpu, context, quantized }, base) {
+  async function slotOf({ model, gpu, context, quantized, ollama }, base) {
     const site = await kvreport.facts(base), own = await kvreport.modelFor(base, site, model);
     const device = kvCapacity.gpuOf(site, gpu);
     const words = device && await slotWords(model, gpu, base).catch(() => null);
@@ -342,13 +350,19 @@
           gib(device.usable, 1)
         } GiB free.`
         : ` A context of ${kvreport.tokens(context)} does not fit.`);
-    return `${what}.${held || ""} Longest context: ${
+    const said = `${what}.${held || ""} Longest context: ${
       longest.map(([name, n]) => `${count(n)} tokens with a cache in ${name}`).join(", ")
     }.`;
+    if (!ollama) return said;
+    const small = longest[0][0] === "q8_0" ? " OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0" : "";
+    return `${said} Start Ollama with OLLAMA_CONTEXT_LENGTH=${
+      free ? Math.min(context, longest[0][1]) : longest[0][1]
+    }${small} OLLAMA_NUM_PARALLEL=1: each additional slot needs its own cache.`;
   }
 
   /* The main memory that a model takes on a computer without a GPU, as a sentence; "" where it is not computed. */
   async function mainMemory({ model, context, ram }, base) {
+    if (!model) return ram ? inMemory(ram) : "";
     const site = await kvreport.facts(base), own = await kvreport.modelFor(base, site, model);
     const length = Math.min(context || 8192, own.limit);
     const needed = (await slotWords(model, "", base).catch(() => null))?.slot_memory({ tokens: length });
@@ -357,6 +371,21 @@
       ? `${own.name} in Q4_K_M takes ${gib(needed, 1)} GiB of main memory with one slot of ${
         kvreport.tokens(length)
       } tokens${ram ? `, ${fits} than the ${ram} GB of RAM` : ""}.`
+      : "";
+  }
+
+  /* The models of the page for computers without a GPU that fit, the largest first, as a sentence. */
+  async function inMemory(ram) {
+    const text = await (await fetch(new URL("questions/no-gpu/", kvreport.root))).text();
+    const rows = $$("article tbody tr", new DOMParser().parseFromString(text, "text/html")).map((row) => [
+      row.cells[0].textContent.trim(),
+      parseFloat(row.cells[1].textContent),
+    ]).filter(([, size]) => size < ram).sort((a, b) => b[1] - a[1]);
+    const [first] = rows;
+    return first
+      ? `In ${ram} GB, these run with one slot of 32K tokens, the largest first, next to the operating system: ${
+        rows.map(([name, size]) => `${name} (${size} GiB, ${Math.round((100 * size) / ram)}%)`).join(", ")
+      }.`
       : "";
   }
 
@@ -473,9 +502,11 @@
     const { changes: [change], concurrency } = kvLogLines.diagnose(reading, null, null);
     const values = change && { value: typeof change.value === "number" ? count(change.value) : change.value };
     const first = change && kvKernel.words.changes[change.change].replaceAll("{value}", values.value);
-    const others = end.remedies.map(([, words]) => words).filter((words) =>
-      !first?.startsWith(words.replace("--", ""))
-    );
+    // Half the bits of a cache hold twice as many tokens, and no more.
+    const room = (name) => name === "smaller_cache" && concurrency && 1 / concurrency > 2;
+    const others = end.remedies.filter(([, words]) => !first?.startsWith(words.replace("--", ""))).map((
+      [name, words],
+    ) => words + (room(name) ? ", which makes room for 2 times as many and is not enough alone" : ""));
     const says = reading.recognised.find(({ pattern }) => pattern === end.pattern).says;
     return {
       said: `${says} ${first ? `To start, ${first}. Or ` : "To start: "}${
@@ -559,6 +590,39 @@
       } in each request.`,
       state.weights && `${less(`The format of the weights`, weights, loaded)} of weights.`,
       `Concurrent requests: ${count(small.answer.users)} in place of ${count(usual.answer.users)}.`,
+      sameRequests(here, model, gpu, state),
+    ].filter(Boolean).join(" ");
+  }
+
+  /* How many GPUs serve as many requests as the release's formats do, with the formats of a question, as a sentence. */
+  function sameRequests(here, model, gpu, state) {
+    const now = kvreport.settled(here, {
+      ...kvreport.now(),
+      tp: state.tp,
+      pp: state.pp,
+      dp: state.dp,
+      ep: state.ep,
+    });
+    const context = Math.min(kvState.contextOf(now, model), model.limit);
+    const users = (one) => (one ? kvCapacity.serve(one, context).users : 0);
+    const { tp: _, pp: __, dp: ___, ep: ____, ...free } = now;
+    const usual = { ...(state.requests ? free : now), kv: undefined, weights: undefined };
+    const wide = kvState.fewest(here, model, gpu, usual), wanted = state.requests || users(wide);
+    if (!wanted || users(wide) < wanted) return "";
+    const told = (one) => kvreport.result.devicesText(one.layout, gpu);
+    const same = kvState.deployments(here, model, gpu, { ...now, ...kvState.stateOf(wide.layout) })[0];
+    const least = kvState.pick(here, model, gpu, { ...free, requests: state.requests });
+    const few = kvState.pick(here, model, gpu, { ...free, requests: wanted });
+    const requests = kvreport.plural(wanted, "request|requests");
+    const fewer = users(few) >= wanted && few.devices < wide.devices;
+    return [
+      state.tp === undefined && least.devices < wide.devices && least.devices < few.devices &&
+      `One request fits on ${told(least)} in place of ${told(wide)}.`,
+      same && kvreport.now().tp !== wide.layout.tp &&
+      `On ${told(wide)}: ${count(users(same))} requests in place of ${count(users(wide))}.`,
+      fewer
+        ? `${requests} then fit on ${told(few)} in place of ${told(wide)}.`
+        : `The same ${requests} need as many GPUs: ${told(wide)}.`,
     ].filter(Boolean).join(" ");
   }
 

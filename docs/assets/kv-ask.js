@@ -25,7 +25,8 @@
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more replica replicas number numbers and or which weight weights " +
-      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib")
+      "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib " +
+      "these those this them they their there then take takes taking switch turn off only just also still would could should sessions session if so some any all")
       .split(
         " ",
       ),
@@ -38,7 +39,7 @@
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|latencies|waits?|waiting|percentiles?|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
-  const SAVING = /^(saves?|saved|savings?|reduces?|reduction|shrinks?|doubl(es?|ing)|halv(es?|ing))$/;
+  const SAVING = /^(fewer|saves?|saved|savings?|reduces?|reduction|shrinks?|doubl(es?|ing)|halv(es?|ing))$/;
   const CHANGE = /^changes?$/;
   /* Words for what a page gives to take away. */
   const TAKEN_AWAY = /^(charts?|embed|badge|png|svg|csv|readme|iframe|bibtex)$/;
@@ -99,6 +100,11 @@
   /* Pages about words that no setting says: [pattern of the word, what its page says, address]. */
   /** @type {[RegExp, string, string][]} */
   const TOPICS = [
+    [
+      /^(idle|stays?|remains?|evict(s|ed|ion)?)$/,
+      "how many idle sessions stay cached",
+      "questions/agents-and-idle-sessions/",
+    ],
     [/^(qloras?|loras?|adapters?|rank=\d+)$/, "how much memory LoRA adapters take", "questions/lora/"],
     [
       /^(drafts?|drafter|speculative|speculation|mtp|eagle\d?|medusa)$/,
@@ -312,7 +318,7 @@
 
   /* Asks for a number of devices; not of requests or tokens. */
   const HOW_MANY =
-    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts|gi?b)\b)/i;
+    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|stay|remain|fit|are|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts|gi?b)\b)/i;
 
   const SECONDS = /^(m?s|secs?|seconds?)$/;
   const HOURLY =
@@ -344,7 +350,10 @@
         " ",
       )
       .replace(/\b(tp|pp|dp|dcp|ep)(\d*)[+/&](?=(?:tp|pp|dp|dcp|ep))/g, "$1$2 ")
-      .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/(\d)\s*(?:->|→|=>)\s*(?=v?\d)/g, "$1 to ")
+      .replace(/\bcuda[\s-]graph/g, "cudagraph").replace(/\beagle-(?=\d)/g, "eagle").replace(
+        /\bspeculative decoding\b/g,
+        "speculative",
+      ).replace(/(\d)\s*(?:->|→|=>)\s*(?=v?\d)/g, "$1 to ")
       .replace(/\b(vllm|sglang) (?:(?:from|between|releases?|versions?) )+(?=v?\d)/g, "$1 ")
       .replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ").replace(/\b(to|and|or) v(?=\d+\.\d)/g, "$1 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
@@ -590,6 +599,10 @@
       );
     }
     saves = formatsApart(asked, state, understood, missed) || saves;
+    if (missed.includes("idle")) {
+      const place = understood.findIndex((said) => said.endsWith(" concurrent requests"));
+      if (place >= 0) understood[place] = understood[place].replace("concurrent requests", "sessions");
+    }
     if (about.shared) understood.push("a shared prompt");
     if (about.accuracy) understood.push("errors of predictions");
     if (about.layouts) understood.push(anyWithExperts ? "layouts with it" : "layouts");
@@ -1559,16 +1572,17 @@
     }
     if (found.cpu) {
       const about = { model: state.model, context: state.context };
+      const sized = { ...about, requests: found.cpu.ram };
       return {
         said:
           `A page has the main memory that llama.cpp and Ollama need without a GPU, for weights in Q4_K_M.${
             engines.length ? " vLLM and SGLang are not computed for a CPU." : ""
           }${left.length ? ` Not used: ${left.join(", ")}.` : ""}`,
         links: [
-          ["which models run on CPU and RAM alone", at("questions/no-gpu/", about)],
+          ["which models run on CPU and RAM alone", at("questions/no-gpu/", sized)],
           ["experts on the CPU next to a GPU", at("questions/experts-on-cpu/", about)],
         ],
-        memory: model && { ...about, ...found.cpu },
+        memory: { ...about, ...found.cpu },
       };
     }
     if (claim) {
@@ -1595,12 +1609,9 @@
         said:
           "The evidence has the errors of predictions, by engine, model family and weight format, with the number of logs.",
         links: [
-          ["errors by weight format", "evidence/#where"],
-          [
-            "how accurate the estimate is",
-            at("questions/how-accurate/", caseOf(state)),
-          ],
-        ],
+          ["how accurate the estimate is", at("questions/how-accurate/", caseOf(state))],
+          ["errors by engine, model family and weight format", "evidence/#where"],
+        ].sort(([, a]) => (state.weights && a.startsWith("evidence") ? -1 : 0)),
       };
     }
     if (found.shared) {
@@ -1708,7 +1719,7 @@
         command: commandOf(found, false),
       };
     }
-    if (found.agents) {
+    if (found.agents && !topics.length) {
       return {
         said: "A page has the GPUs for a number of coding agents, and how many idle sessions stay cached.",
         links: [
@@ -1827,7 +1838,7 @@
     const cost = asks.filter((word) => COST.test(word)), waits = asks.some((word) => SPEED.test(word));
     if (
       which.test(text) || (model && cost.length && !topics.length) ||
-      (found.counts && (waits || !(model && own)))
+      (found.counts && !topics.length && (waits || !(model && own)))
     ) {
       if (found.counts && own && model && !cost.length && !waits) return null;
       return {
@@ -1872,7 +1883,7 @@
       const way = withoutModel({ ...found, text }, names, own, at, understood);
       if (!pages.length) return way;
       const said = `Another page explains ${quoted(topics)}.${own ? ` ${way.said}` : ""}`;
-      return { ...way, said, links: [...pages, ...way.links], search: false };
+      return { ...way, said, rest: unfollowed(state, left), links: [...pages, ...way.links], search: false };
     }
     const changing = [
       ...topics,
@@ -1901,8 +1912,17 @@
     const program = unused.length === 1 && ELSEWHERE.find(([pattern]) => pattern.test(unused[0]));
     // The command has the releases before those with numbers here, and those between two of them.
     const older = unused.length === 1 && unpublished.find((one) => one.older);
-    if (search) return { said: `Not used: ${missed.join(", ")}.`, links, search };
+    const others = unfollowed(state, unused.filter((word) => !topics.includes(word)));
+    if (search) {
+      return {
+        said: `Not used: ${missed.join(", ")}.`,
+        rest: unfollowed(state, left),
+        links,
+        search: !pages.length,
+      };
+    }
     return {
+      rest: others,
       said: unlisted
         ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
         : !other
@@ -1934,6 +1954,13 @@
     context,
     requests,
   });
+
+  /* What of a question those pages do not follow, as a sentence; "" where they follow all. */
+  function unfollowed(state, words) {
+    const own = Object.entries(state).filter(([name]) => !(name in caseOf(state)));
+    const left = [...own.map(([name, value]) => `${name} ${value}`), ...words];
+    return left.length ? `Not used: ${left.join(", ")}.` : "";
+  }
 
   /* What of a question the page of comparisons follows, but for the engine. */
   const COMPARED = "context weights kv tp pp dp ep dcp".split(" ");
@@ -2079,9 +2106,17 @@
         gpu: device,
         context: state.context,
         quantized: home.includes("cache q8_0"),
+        ollama: home.includes("ollama"),
       },
-      said:
-        `${about}: llama.cpp, Ollama and MLX need different numbers than the server engines on this page.${unused}`,
+      said: `${
+        sized && !state.gpu
+          ? `${
+            quoted(
+              home.filter((word) => SIZED.test(word)).map((word) => word.replace("gb", " GB")),
+            )
+          } was taken as one ${sized.short}. `
+          : ""
+      }${about}: llama.cpp, Ollama and MLX need different numbers than the server engines on this page.${unused}`,
       links,
       search,
       command: model && !unread && (own || state.gpu)
@@ -2121,7 +2156,7 @@
     // A kind of models, where none is named, chooses among names: “coder”.
     const named = state?.model ? [] : missed.filter((word) => KINDS.has(word));
     const kinds = missed.length > named.length + 1 ? [] : named; // a word of a sentence
-    const things = understood.length ? understood : own ? [own.name] : home;
+    const things = [...new Set([...understood, ...(!understood.length && own ? [own.name] : home)])];
     const known = [...things, ...kinds.map((word) => `models named “${word}”`)];
     const strange = missed.filter((word) =>
       !kinds.includes(word) && !(unlisted && unlisted.endsWith(` ${word}`))

@@ -282,6 +282,47 @@
 
   /* --- a text filter alone (GPU pages, machines) -------------------------------------------------------------- */
 
+  /* The items of a page's lists that have most words of a text, and their headings. */
+  function listFilter(tools) {
+    const text = $("input", tools), said = tools.nextElementSibling;
+    const lists = $$("ul", tools.closest("article")).filter((list) =>
+      list.previousElementSibling?.matches("h2")
+    );
+    const items = lists.flatMap((list) => $$("li", list));
+    function show() {
+      const words = text.value.toLowerCase().split(/[^\w.-]+/).filter((word) => word.length > 1);
+      const found = items.map((item) =>
+        words.filter((word) => item.textContent.toLowerCase().includes(word)).join(", ")
+      );
+      const most = Math.max(...found.map((own) => own.length));
+      items.forEach((item, n) => (item.hidden = most > 0 && found[n].length < most));
+      const shown = items.filter((item) => !item.hidden);
+      for (const list of lists) {
+        list.hidden = list.previousElementSibling.hidden = !shown.some((item) => list.contains(item));
+      }
+      said.textContent = !words.length
+        ? ""
+        : most
+        ? `${plural(shown.length, "question|questions")} of ${count(items.length)} with: ${
+          found[items.indexOf(shown[0])]
+        }.`
+        : `No question has these words. All ${count(items.length)} are shown.`;
+    }
+    const restore = () => {
+      kvreport.put(text, new URLSearchParams(location.search).get("q") || text.value);
+      show();
+    };
+    text.addEventListener(
+      "input",
+      debounce(() => {
+        writeState({ q: text.value }, true);
+        show();
+      }, 80),
+    );
+    restore();
+    return { restore };
+  }
+
   function textFilter(tools) {
     const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvFilter));
     const text = $("input[name=name]", tools);
@@ -362,5 +403,5 @@
     return { restore, release: () => changes.disconnect() };
   }
 
-  Object.assign(kvreport, { index, textFilter, sortable });
+  Object.assign(kvreport, { listFilter, index, textFilter, sortable });
 })();

@@ -123,7 +123,7 @@
         notes(reading, found, site, model, rules, gpu),
         [
           ...(end && total && site && !gpu ? alike(site, total) : []),
-          ...(end ? remedies(end, reading, site, total) : []),
+          ...(end ? remedies(end, reading, site, total, model) : []),
           ...more(found, reading, model, gpu),
         ],
       );
@@ -208,10 +208,11 @@
     }
 
     /* What to try after an end, in the words of its engine or of both that print it, with values to begin with. */
-    function remedies(end, { engine, facts }, site, total) {
+    function remedies(end, { engine, facts }, site, total, model) {
       if (!end.remedies.length) return [];
       const missing = facts.asked > facts.left ? facts.asked - facts.left : 0;
       const usual = facts.engine_version ? undefined : site?.engine.utilization;
+      const step = Math.max(FEWER_TOKENS, model?.least_step || 0); // a step holds the model's longest item
       const values = (server) => {
         const shares = { sglang: facts.mem_fraction, vllm: facts.utilization ?? usual };
         const share = shares[server];
@@ -219,7 +220,7 @@
         const lower = Math.floor((share - missing / total) * 100) / 100;
         return {
           less_share: missing && lower > 0 && ` to ${lower} (${gib(missing)} GiB less than ${share})`,
-          smaller_steps: !(facts.max_batched_tokens <= FEWER_TOKENS) && ` to ${FEWER_TOKENS}`,
+          smaller_steps: !(facts.max_batched_tokens <= step) && ` to ${step}`,
           fewer_requests: fewer && ` to ${fewer}`,
         };
       };

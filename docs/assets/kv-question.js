@@ -19,6 +19,7 @@
     K: 1024,
   };
   const FAR = 2 ** 29;
+  const NONE = "—";
 
   /* What cannot be computed, in words that stand on the page in place of a number. */
   class NoAnswer extends Error {}
@@ -37,7 +38,7 @@
   }
 
   const EXTRA = new Set(
-    ("layers growing_layers heads kv_heads component image_side image_tokens loaded " +
+    ("layers growing_layers heads kv_heads draft_weights component image_side image_tokens loaded " +
       "slot_context slot_free slot_weights slot_memory slot_experts").split(" "),
   );
   const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
@@ -244,6 +245,8 @@
       loaded: (options) =>
         options.max_loras * (options.max_lora_rank || 16) *
         needed(extra, "not published").lora[sizeOf(options.tp)],
+      draft_weights: ({ tp }) =>
+        needed(extra.draft[sizeOf(tp)], "the sizes of a draft head for this model are not known"),
       kv_per_token: ({ kv, tp, at }) => kvKernel.tokenBytes(held(kv, tp)[1], at || FAR),
       kv_request: ({ kv, tp, tokens: n }) => kvKernel.requestBytes(held(kv, tp)[0], held(kv, tp)[1], n),
       state: ({ tp }) => held(undefined, tp)[0],
@@ -350,6 +353,153 @@
     return told.glued ? number + unit : `${number}\u00a0${unit}`;
   }
 
+  /* --- a case ---------------------------------------------------------------------------------------------- */
+
+  /* Places of a page that follow its case: each with the expression of its value, or with the name of what it says. */
+  const placesIn = (root) =>
+    $$("[data-kv-live], [data-kv-case]", root).map((node) => ({
+      node,
+      text: node.textContent,
+      told: node.dataset.kvLive && JSON.parse(node.dataset.kvLive),
+    }));
+
+  const usedBy = (places) => {
+    const used = { words: new Set(), engines: new Set(), kvs: new Set() };
+    places.forEach((one) => one.told && uses(one.told.x, used));
+    return used;
+  };
+
+  /* What a case begins with: another model or accelerator gets the fewest GPUs, and weights as released. */
+  const initialOf = (start, { model, gpu }) =>
+    model === start.model && gpu === start.gpu ? start : { ...start, tp: "fewest", weights: undefined };
+
+  /* The fewest GPUs that hold one request of a case, or the most that there are where none does: [number, whether it does]. */
+  function fewestFor({ site, model }, { tp: _, ...asked }) {
+    const gpu = site.gpus.find((one) => one.id === asked.gpu);
+    const found = kvState.pick(site, model, gpu, { ...asked, requests: undefined });
+    return [
+      found ? found.layout.tp : 1,
+      Boolean(found) && kvCapacity.serves(found, Math.min(asked.context, model.limit)),
+    ];
+  }
+
+  /* Write the values of a case into places: what its names say, the words of its expressions, and why one has no number. */
+  function filled(places, facts, state, size) {
+    const { site } = facts, gpu = site.gpus.find((one) => one.id === state.gpu);
+    const names = {
+      MODEL: facts.model.name,
+      GPU: onDevices(size, gpu.short),
+      GPUS: size,
+      CONTEXT: state.context,
+      REQUESTS: state.requests || 1,
+      WEIGHTS: state.weights,
+    };
+    const form = site.weight_formats.find((one) => one.name === state.weights);
+    const said = {
+      ...names,
+      GPUS: String(size),
+      CONTEXT: tokens(state.context),
+      REQUESTS: count(names.REQUESTS),
+      WEIGHTS: form ? form.label : "as released",
+    };
+    const words = vocabulary(facts, state.gpu);
+    let missing = "";
+    for (const { node, told } of places) {
+      if (!told) {
+        node.textContent = said[node.dataset.kvCase];
+        continue;
+      }
+      try {
+        node.textContent = shown(value(told.x, words, names), told);
+        node.removeAttribute("data-kv-none");
+      } catch (error) {
+        if (!(error instanceof NoAnswer)) throw error;
+        node.textContent = NONE;
+        node.dataset.kvNone = missing = error.message;
+      }
+    }
+    return { names, said, words, missing, gpu };
+  }
+
+  /* What of a case is the example's, in words, where the question does not say it. */
+  const exampleOf = (form, said, names) => {
+    const noun = form.dataset.kvCounted.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
+    const words = {
+      model: said.MODEL,
+      gpu: said.GPU,
+      context: `${said.CONTEXT} tokens per request`,
+      requests: `${said.REQUESTS} ${noun}`,
+    };
+    return names.length ? `As in the example: ${names.map((name) => words[name]).join(", ")}. ` : "";
+  };
+
+  /* What begins a page's answer to the case of its reader. */
+  const ANSWER = /^\s*(In your case|By engine),/;
+
+  const plain = (text) => text.replace(/[ \n]+/g, " ").trim();
+
+  /* The first table that follows its reader's case: the paragraph that says of what it is, and its rows; [] without one. */
+  function tabled(page) {
+    const table = $$("article table", page).find((one) => $("tbody [data-kv-live]", one));
+    const lead = (table?.closest(".md-typeset__scrollwrap, .kv-scroll") || table)?.previousElementSibling;
+    return lead?.matches("p")
+      ? [lead, ...$$("tbody tr", table).filter((row) => $("[data-kv-live]", row)).slice(0, MOST_ROWS)]
+      : [];
+  }
+  const MOST_ROWS = 5;
+
+  /* The last sentence before a table, without its first words. */
+  const leading = ({ textContent }) =>
+    plain(textContent).split(/(?<=\.) (?=[A-Z])/).pop().replace(/^The (next )?table (shows|is) /, "")
+      .replace(/^./, (one) => one.toUpperCase());
+
+  /* A row in words: what it is of, and each value with the head of its column. */
+  function rowText(row) {
+    const heads = $$("thead th", row.closest("table")).map(({ textContent }) => plain(textContent));
+    const [label, ...values] = [...row.cells].map(({ textContent }) => plain(textContent));
+    const what = /^[\d,.]+$/.test(label) ? `${heads[0]} ${label}` : label;
+    const named = values.map((one, n) => {
+      const told = one === NONE ? "no number" : one;
+      return told && (values.length > 1 ? `${heads[n + 1]} ${told}` : told);
+    });
+    return `${what}: ${named.filter(Boolean).join(", ")}`;
+  }
+
+  /* What a page of questions answers to the case that its address says, without sentences that have no number for it;
+     "" where it has no such sentence. */
+  async function inCase(address, base) {
+    const text = await (await fetch(address.pathname)).text();
+    const page = new DOMParser().parseFromString(text, "text/html");
+    const form = $("form[data-kv-reader]", page);
+    const spoken = $$("article p", page).filter(({ textContent }) => ANSWER.test(textContent));
+    const own = spoken.length ? spoken : tabled(page);
+    if (!form || !own.length) return "";
+    const site = await kvreport.facts(base),
+      start = JSON.parse($("template.kv-start", form).content.textContent);
+    const { state: asked } = kvState.read(site, FIELDS, [], address.search);
+    const places = own.flatMap(placesIn);
+    const state = { ...initialOf(start, { ...start, ...asked }), ...asked };
+    const facts = await factsFor(base, state.model, usedBy(placesIn(page)));
+    state.context = Math.min(state.context, facts.model.limit);
+    const followed = form.elements.namedItem("tp") ? state.tp : start.tp;
+    const size = followed === "fewest" ? fewestFor(facts, state)[0] : followed;
+    const { said, missing } = filled(places, facts, state, size);
+    const follows = (name) =>
+      places.some(({ node, told }) =>
+        node.dataset.kvCase === name.toUpperCase() ||
+        JSON.stringify(told || "").includes(`"${name.toUpperCase()}"`)
+      );
+    const taken = Object.keys({ model: 1, gpu: 1, context: 1, requests: 1 }).filter((name) =>
+      !(name in asked) && follows(name)
+    );
+    const sentences = spoken.length
+      ? own.flatMap(({ textContent }) => plain(textContent).split(/(?<=\.) (?=[A-Z])/))
+      : [`${leading(own[0])} ${[...new Set(own.slice(1).map(rowText))].join("; ")}.`];
+    const none = missing && `No number: ${missing}. `;
+    return [...sentences.filter((one) => !one.includes(`${NONE} `)), none, exampleOf(form, said, taken)]
+      .filter(Boolean).join(" ").trim();
+  }
+
   /* --- the page ------------------------------------------------------------------------------------------ */
 
   function reader(form) {
@@ -357,13 +507,7 @@
     const start = JSON.parse($("template.kv-start", form).content.textContent);
     const root = form.closest("article") || document.body;
     const told = $("[data-kv-told]", root);
-    const printed = $$("[data-kv-live], [data-kv-case]", root).map((node) => ({
-      node,
-      text: node.textContent,
-      told: node.dataset.kvLive && JSON.parse(node.dataset.kvLive),
-    }));
-    const used = { words: new Set(), engines: new Set(), kvs: new Set() };
-    printed.forEach((one) => one.told && uses(one.told.x, used));
+    const printed = placesIn(root), used = usedBy(printed);
     const links = $$("[data-kv-tool], .kv-way", root).map((link) => [
       link,
       link.getAttribute("href"),
@@ -399,9 +543,7 @@
       form.addEventListener("submit", (event) => event.preventDefault());
     });
 
-    /* What a case begins with: another model or accelerator gets the fewest GPUs, and weights as released. */
-    const initial = ({ model, gpu }) =>
-      model === start.model && gpu === start.gpu ? start : { ...start, tp: "fewest", weights: undefined };
+    const initial = (next) => initialOf(start, next);
     const sized = (next) => {
       const own = initial(next);
       for (const name of ["tp", "weights"]) if (!chosen.has(name)) next[name] = own[name];
@@ -437,12 +579,8 @@
     function sizeFor(facts) {
       if (!field("tp")) return start.tp;
       if (state.tp !== "fewest") return state.tp;
-      const gpu = site.gpus.find((one) => one.id === state.gpu);
-      const { tp: _, ...asked } = state;
-      const found = kvState.pick(site, facts.model, gpu, { ...asked, requests: undefined });
-      const size = found ? found.layout.tp : 1;
+      const [size, fits] = fewestFor(facts, state);
       if (!chosen.has("tp")) {
-        const fits = found && kvCapacity.serves(found, Math.min(state.context, facts.model.limit));
         told.append(
           `For this model and GPU, the page set GPUs to ${
             fits
@@ -515,59 +653,21 @@
       } catch (error) {
         if (mine !== turn) return;
         told.textContent = `The numbers of this case could not be read (${error.message}).`;
-        for (const one of printed) one.node.textContent = "—";
+        for (const one of printed) one.node.textContent = NONE;
       }
       done();
     }
 
     function compute(facts) {
-      const gpu = site.gpus.find((one) => one.id === state.gpu);
       const size = sizeFor(facts);
-      const names = {
-        MODEL: facts.model.name,
-        GPU: onDevices(size, gpu.short),
-        GPUS: size,
-        CONTEXT: state.context,
-        REQUESTS: state.requests || 1,
-        WEIGHTS: state.weights,
-      };
-      const form_ = site.weight_formats.find((one) => one.name === state.weights);
-      const said = {
-        ...names,
-        GPUS: String(size),
-        CONTEXT: tokens(state.context),
-        REQUESTS: count(names.REQUESTS),
-        WEIGHTS: form_ ? form_.label : "as released",
-      };
-      const words = vocabulary(facts, state.gpu);
-      let missing = "";
-      for (const { node, told: expression } of printed) {
-        if (!expression) {
-          node.textContent = said[node.dataset.kvCase];
-          continue;
-        }
-        try {
-          node.textContent = shown(value(expression.x, words, names), expression);
-          node.removeAttribute("data-kv-none");
-        } catch (error) {
-          if (!(error instanceof NoAnswer)) throw error;
-          node.textContent = "—";
-          node.dataset.kvNone = error.message;
-          missing = error.message;
-        }
-      }
+      const { names, said, words, missing, gpu } = filled(printed, facts, state, size);
       if (field("requests") && used.words.has("fits")) tooMany(words, names, size);
       if (state.context > facts.model.limit) {
         told.append(`${facts.model.name} supports at most ${tokens(facts.model.limit)} tokens. `);
       }
-      const taken = ["context", "requests"].filter((name) => field(name) && !chosen.has(name));
-      if (taken.length) {
-        const words = {
-          context: `${said.CONTEXT} tokens per request`,
-          requests: `${said.REQUESTS} requests`,
-        };
-        told.append(`As in the example: ${taken.map((name) => words[name]).join(", ")}. `);
-      }
+      told.append(
+        exampleOf(form, said, ["context", "requests"].filter((name) => field(name) && !chosen.has(name))),
+      );
       if (missing) told.append(`A dash means that there is no number: ${missing}.`);
       follow(facts, gpu, size);
     }
@@ -670,5 +770,5 @@
     return { restore };
   }
 
-  Object.assign(kvreport, { reader, questions: { vocabulary, value, shown, factsFor, uses } });
+  Object.assign(kvreport, { reader, questions: { vocabulary, value, shown, factsFor, uses, inCase } });
 })();

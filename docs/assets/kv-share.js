@@ -79,7 +79,7 @@
     const details = make(
       "details",
       { class: "kv-share kv-tools" },
-      make("summary", {}, "Share, cite, print"),
+      make("summary", {}, "Share, cite, print · Report a wrong number"),
       body,
     );
     details.addEventListener("toggle", () => {

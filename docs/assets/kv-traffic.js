@@ -523,7 +523,17 @@
       if (!found.length) chosen = [...entry.times.keys()][0] ?? null;
       found.push({ ...entry, time: chosen === null ? 0 : entry.times.get(chosen) ?? NaN });
     }
-    if (!found.length) fail(`${name}: no lengths were found, so this is not a trace.`);
+    if (!found.length) {
+      const first = entries.map(([, record]) => record).find(isObject);
+      const listed = (field) => shared().names[field].join(", ");
+      fail(
+        `${name}: no lengths were found${
+          first ? ` among ${Object.keys(first).slice(0, 12).join(", ")}` : ", so this is not a trace"
+        }. Names of prompt lengths: ${listed("prompt")}. Of answers: ${
+          listed("output")
+        }. Small letters, capitals and underscores are the same.`,
+      );
+    }
     const missing = found.filter((one) => Number.isNaN(one.time)).length;
     if (missing) {
       fail(

@@ -744,6 +744,7 @@
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
+    ["[data-kv-list]", "listFilter", ["kv-index.js"]],
     ["[data-kv-sortable]", "sortable", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", [...STATE, ...scriptsOf("picker ask ask-box")]],

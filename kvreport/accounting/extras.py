@@ -13,6 +13,7 @@ from typing import Final
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import is_down, is_tied, output_side
+from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
 from kvreport.catalog.release import trait
@@ -35,6 +36,10 @@ METHODS: Final = {"EAGLE": "eagle", "EAGLE-3": "eagle3", "DFlash": "dflash", "DS
 _OF_BLOCKS: Final = ("DFlash", "DSpark", "Domino")
 """Families whose drafts are a block of tokens: they have neither embedding nor output head unless of their own
 (SGLang 0.5.13 to 0.5.23 ``models/dflash.py``)."""
+
+EAGLE3_WORDS: Final = 32_000
+"""Words of an EAGLE-3 head's output (``draft_vocab_size`` of sgl-project/SpecForge, ``configs/llama3-70B-ealge3.json``,
+and of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B, whose log ``siskin-046`` says 0.8 GiB more than without it)."""
 
 _DRAFT: Final = "draft."
 """Begins the names of a draft's weights beside those of its target."""
@@ -117,6 +122,24 @@ def own_prediction_layer(target: Model) -> Model:
         "not_loaded": (),
     }
     return type(target).model_construct(**values)
+
+
+def eagle3_bytes(target: Model, tensor: int = 1) -> int | None:
+    """Return the bytes per GPU of an EAGLE-3 head with the target's sizes; None for targets of other kinds, whose heads differ.
+
+    One layer of the target's kind that reads twice its width, the matrix that joins three hidden states, and an output
+    head of fewer words (``models/llama_eagle3.py``, vLLM 0.33). The joining matrix is on every GPU.
+    """
+    every = [cache for group in target.layers for cache in group.caches]
+    caches = [cache for cache in every if isinstance(cache, FullAttention | SlidingWindow)]
+    if target.experts or target.intermediate_size is None or not caches or len(caches) < len(every):
+        return None
+    kept = max(caches, key=lambda cache: cache.kv_heads * cache.key_dim)
+    width, query = target.hidden_size, target.attention_heads * kept.key_dim
+    kv = 2 * kept.kv_heads * kept.key_dim
+    layer = 2 * width * (query + kv) + query * width + 3 * width * target.intermediate_size
+    divided = layer + EAGLE3_WORDS * width
+    return SERVED_BYTES * (-(-divided // tensor) + 3 * width * width)
 
 
 def _rows(draft: Model, *, borrows: bool) -> Iterator[WeightGroup]:

@@ -167,10 +167,13 @@ def written(
     """
     (_, _, first), *sections = read(html)
     told = f"{description}." if description[-1:].isalnum() else description
-    text = first if first.startswith(description.rstrip(".")) else f"{told} {first}".strip()
+    if not first.startswith(description.rstrip(".")):
+        for sentence in re.split(r"(?<=[.?!]) ", told):  # an excerpt says none of them twice
+            first = first.removeprefix(sentence).lstrip()
+        first = f"{told} {first}".strip()
     own = [name for name in names if url in _LISTED.get(name.lower(), (url,))]
     return [
-        _page(url, title, text, own, boost),
+        _page(url, title, first, own, boost),
         *(
             {"location": f"{url}#{anchor}", "title": name, "text": text}
             for anchor, name, text in sections

@@ -33,7 +33,7 @@ _COUNTED: Final = frozenset(
     re.findall(
         r"\w+",
         "block blocks card cards conversation conversations element elements expert experts fold GPU GPUs "
-        "head heads layer layers number numbers page pages parameter pixels rank ranks replica replicas request "
+        "head heads layer layers log logs number numbers page pages parameter pixels rank ranks replica replicas request "
         "requests sequence sequences session sessions slots state states step steps user users vectors ",
     )
 )

@@ -20,6 +20,7 @@ from kvreport.accounting import kv_cache, roofline, weights
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, local_device
 from kvreport.accounting.engines.vllm.towers import Tower
+from kvreport.accounting.extras import eagle3_bytes
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Value, evaluate
@@ -28,6 +29,7 @@ from kvreport.catalog.caches import ChunkedAttention, FullAttention, SlidingWind
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.at_home import AtHome, at_home
+from kvreport.estimation.first_sight import first_sight
 from kvreport.query import SERVER_ENGINE
 from kvreport.resources import read_table
 
@@ -188,6 +190,15 @@ class Quantities:
         """Number of parameters in one component, such as ``embedding``, ``routed_experts`` or ``vision``; 0 if it does not exist."""
         counted = weights.parameters_by_component(self._model(model))
         return sum(number for component, number in counted.items() if component == name)
+
+    def draft_weights(self, model: str, *, tp: int = 1) -> int:
+        """Bytes per GPU of a draft head (EAGLE-3) that is trained for a dense model, in 16 bits."""
+        head = eagle3_bytes(self._model(model), tp)
+        if head is None:
+            raise InputError(
+                f"draft_weights: the sizes of a head for {model!r} are not known; name the draft with --draft"
+            )
+        return head
 
     def image_side(self, model: str) -> int:
         """Pixels per side of the square of an image that becomes one token, by the tensors of the vision encoder."""
@@ -352,6 +363,15 @@ class Quantities:
     def layers_on_gpu(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
         """Layers that llama.cpp or Ollama puts on the device; the output layer is one of them."""
         return int(self._estimate(model, gpu, tokens, options).to_dict()["layers_on_device"])
+
+    def first_sight(self, engine: str, figure: str) -> float:
+        """A figure of the errors of an engine's logs that were predicted before a rule knew them: ``median``, ``p90`` or ``logs``."""
+        found = first_sight(engine)
+        if found is None or figure not in ("median", "p90", "logs"):
+            raise InputError(
+                f"first_sight: found {engine!r}, {figure!r}; allowed: an engine with enough logs"
+            )
+        return float(getattr(found, figure))
 
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 

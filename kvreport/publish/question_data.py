@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.placement import local_device
-from kvreport.accounting.extras import adapted_if_named, lora_bytes, vocabulary_modules, vocabulary_slots
+from kvreport.accounting.extras import (
+    adapted_if_named,
+    eagle3_bytes,
+    lora_bytes,
+    vocabulary_modules,
+    vocabulary_slots,
+)
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import parameters_by_component
 from kvreport.book.quantities import Quantities
@@ -61,7 +67,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
 
     ``text`` is what a server of a vision model takes that is told to serve text only; ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
     formats and the tensor-parallel sizes; ``lora`` is bytes of one adapter slot of rank one at each size;
-    ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
+    ``draft`` is bytes of an EAGLE-3 head at each size; ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
     each of them, bytes on the host, weights, the experts of each layer, and ``quantized``: the bytes with a cache in
     Q8_0.
     """
@@ -80,6 +86,7 @@ def model_facts(site: SiteData, model: Model, laid: AtHome | None) -> dict[str, 
         **format_facts(site, model),
         "text": device_columns.text_facts(site, model) if "vision" in model.inputs else None,
         "lora": [lora_bytes(model, Layout(tensor=size), 1, 1, named) + table for size in sizes],
+        "draft": [eagle3_bytes(model, size) for size in sizes],
         "home": _home(laid),
     }
 

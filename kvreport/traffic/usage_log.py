@@ -15,9 +15,10 @@ from itertools import count
 from math import isnan, nan
 from typing import Any, Final
 
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 from kvreport.traffic.fields import (
     BLANKS,
+    NAMES,
     count_of,
     flat,
     line_counts,
@@ -59,7 +60,9 @@ def log_requests(found: Iterable[Entry], name: str) -> tuple[Iterator[TracedRequ
     prompts, outputs, times = array("q"), array("q"), array("d")
     sessions: list[str | None] = []
     chosen: str | None = None
+    first: dict[str, Any] | None = None
     for line, record in found:
+        first = first or (record if isinstance(record, dict) else None)
         read = _json_entry(record, line) or _text_entry(line)
         if read is None:
             continue
@@ -71,9 +74,11 @@ def log_requests(found: Iterable[Entry], name: str) -> tuple[Iterator[TracedRequ
         times.append(nan if chosen is None else at.get(chosen, nan))
         sessions.append(session)
     if not prompts:
+        among = f" among {shorten(', '.join(first))}" if first else ""
         raise InputError(
-            f"{name}: found no line with prompt_tokens and completion_tokens; allowed: Mooncake JSONL, "
-            "sessions, CSV with lengths, or a log that states both counts"
+            f"{name}: found no line with prompt_tokens and completion_tokens{among}; allowed: Mooncake JSONL, "
+            f"sessions, CSV with lengths, or a log that states both counts (prompts: {', '.join(NAMES['prompt'])}; answers: "
+            f"{', '.join(NAMES['output'])})"
         )
     missing = sum(map(isnan, times)) if chosen is not None else 0
     if missing:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from serving import until
-from visits import page
+from visits import Visit, page
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalog
@@ -134,6 +134,8 @@ def test_a_quoted_message_is_answered_with_its_own_numbers(page, address):
     said = page.inner_text("[data-kv-slot=headline]")
     assert "lower max-model-len to 48,000. Or make room for 2.7 times as many tokens: " in said
     assert "lower --max-model-len;" not in said
+    # Half the bits are no 2.7 times as many tokens.
+    assert "fp8), which makes room for 2 times as many and is not enough alone" in said
     link = page.locator("[data-kv-slot=conditions] a").first
     assert "/log/#log=" in link.get_attribute("href")
 
@@ -551,3 +553,82 @@ def test_buttons_that_copy_say_what(page, address):
     names = page.locator(".kv-command button").all_text_contents()
     assert len(names) == len(set(names)) == 4
     assert set(names) == {"Copy start command", "Copy estimate command", "Copy link", "Copy citation"}
+
+
+def test_the_page_that_a_question_leads_to_answers_in_the_box(browser, address):
+    """ "CUDA graphs on an A100" was answered with a link, and the page's numbers were of its example."""
+    visit = Visit(browser, address)
+    lead = "<p>By engine, the median error was 3%. In your case, no more.</p>"
+
+    def as_page(route):
+        """The tiny site's first question stands where the real one does."""
+        own = visit.context.request.get(f"{address}questions/first/").text()
+        route.fulfill(
+            body=own.replace("A short answer.", lead) if "how-accurate" in route.request.url else own
+        )
+
+    for name in ("cuda-graphs", "how-accurate"):
+        visit.context.route(f"**/questions/{name}/*", as_page)
+        visit.context.route(f"**/questions/{name}/", as_page)
+    page = visit.go("")
+    ask(page, "how much memory do cuda graphs take for llama 3.1 8b on one b200 with 16k, sglang")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('requests of 16K')")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    fits = estimate(LLAMA, gpu="b200-sxm-180gb", context_tokens=16384).max_concurrent_requests
+    assert (
+        f"Llama 3.1 8B on one B200, requests of 16K: fits: {fits} requests; cache: 80.00 GiB"
+        in said.replace("\u00a0", " ")
+    )
+    assert "As in the example: 40 concurrent requests." in said  # what the question does not say
+    assert "Not used: engine sglang" in said
+    ask(page, "how accurate is sglang")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.startsWith('By engine')")
+
+
+def test_what_a_format_saves_is_said_in_gpus_too(page, address):
+    """ "FP8 KV cache or fewer GPUs" took three questions."""
+    page.goto(address)
+    ask(page, "fp8 kv cache or fewer gpus for llama 3.1 70b at 32k on h100")
+    until(page, "document.querySelector('[data-kv-remark]')?.textContent.includes('in place of 4')")
+    said = page.locator("[data-kv-remark]").inner_text()
+    wide, small = (
+        estimate(
+            "meta-llama/Llama-3.1-70B-Instruct",
+            gpu="h100-sxm-80gb",
+            tensor_parallel=4,
+            context_tokens=32768,
+            kv=kv,
+        )
+        for kv in ("bf16", "fp8")
+    )
+    held = wide.max_concurrent_requests
+    assert f"On 4 × H100: {small.max_concurrent_requests} requests in place of {held}." in said
+    assert f"The same {held} requests need as many GPUs: 4 × H100." in said
+    assert "One request fits on 2 × H100 in place of 4 × H100." in said
+
+
+def test_what_helps_is_printed_where_a_context_does_not_fit(tiny_site):
+    """Without scripts, a page said how much is missing and nothing of what helps."""
+    text = " ".join(
+        re.sub("<[^>]*>", " ", tiny_site.html("models/meta-llama--Llama-3.1-70B-Instruct/")).split()
+    )
+    asked = {"gpu": "h100-sxm-80gb", "context_tokens": 32768}
+    model = "meta-llama/Llama-3.1-70B-Instruct"
+    short = estimate(model, tensor_parallel=2, **asked)
+    more = estimate(model, tensor_parallel=4, **asked).max_concurrent_requests
+    small = estimate(model, tensor_parallel=2, kv="fp8", **asked).max_concurrent_requests
+    assert not short.max_concurrent_requests
+    assert "For a request of 32K tokens on 2 × H100" in text
+    assert f"What helps: 4 GPUs ({more} requests fit); a KV cache in FP8 ({small});" in text
+    assert f"a context of at most {short.max_context_tokens:,} tokens" in text
+
+
+def test_ollama_is_started_with_the_settings_of_the_answer(page, address):
+    page.goto(address)
+    ask(page, "ollama llama 3.1 8b rtx 4090 cache q8_0 16k")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('OLLAMA_')")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    assert (
+        "OLLAMA_CONTEXT_LENGTH=16384 OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 OLLAMA_NUM_PARALLEL=1"
+        in said
+    )

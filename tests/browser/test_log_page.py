@@ -234,3 +234,18 @@ def test_a_deployment_file_is_named_as_one_and_has_a_way_on(page: Any, address: 
     assert "This is a deployment file or a script, not a start-up log." in shown
     assert "paste the lines" not in shown
     assert page.locator("[data-kv-logged] button, [data-kv-logged] p a").count() == 1
+
+
+def test_a_step_that_is_offered_holds_the_longest_item_of_the_model(page: Any, address: str) -> None:
+    """2,048 tokens were offered for Gemma 4, whose steps must hold a video of 2,496."""
+
+    def with_items(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"least_step": 2496})
+
+    page.route("**/downloads/v1/models/Qwen--Qwen3.6-27B.json", with_items)
+    page.goto(f"{address}log/?model=Qwen--Qwen3.6-27B")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.fill("textarea[name=log]", OUT_OF_MEMORY)
+    page.wait_for_selector("text=What to try, one at a time")
+    assert "lower --max-num-batched-tokens to 2496" in page.inner_text("[data-kv-logged]")

@@ -282,7 +282,9 @@ def test_a_setting_of_the_example_is_no_reader_s_in_silence(browser, address):
     visit = Visit(browser, address)
     page = visit.go("questions/first/?model=openai--gpt-oss-20b")
     shown(page)
-    assert "As in the example: 8K tokens per request, 40 requests." in page.inner_text("[data-kv-told]")
+    assert "As in the example: 8K tokens per request, 40 concurrent requests." in page.inner_text(
+        "[data-kv-told]"
+    )
     page.fill("#kv-context", "16K")
     page.press("#kv-context", "Tab")
     shown(page)
@@ -315,3 +317,13 @@ def test_a_setting_of_the_example_is_no_reader_s_in_silence(browser, address):
     assert page.locator("#kv-weights").input_value() == "released"
     assert page.locator("#kv-tp").input_value() == "4"
     visit.context.close()
+
+
+def test_the_list_of_questions_keeps_those_with_most_words_of_the_address(browser, address):
+    visit = Visit(browser, address)
+    page = visit.go("questions/?q=what+comes+second")
+    page.wait_for_selector(".kv-said:has-text('1 question of 2 with: second.')")
+    assert page.locator("article h2:visible, article li:visible").all_inner_texts() == ["Two¶", "Second"]
+    page.fill("[data-kv-list] input", "nothing of this")
+    page.wait_for_selector(".kv-said:has-text('All 2 are shown')")
+    assert page.locator("article li:visible").count() == 2

@@ -137,3 +137,19 @@ def test_a_model_offers_the_line_of_its_badge(tiny_site: Any) -> None:
     gpu = re.fullmatch(r"\$\.gpus\['([^']+)'\]\.message", asked["query"])[1]
     assert badges[gpu]["label"] == asked["label"]
     assert "requests" in badges[gpu]["message"]
+
+
+def test_the_way_to_report_a_number_is_named_before_the_box_is_open(browser: Any, address: str) -> None:
+    """Who found a wrong number had to open "Share, cite, print" to see where to report it."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    for uri in (
+        "",
+        "models/meta-llama--Llama-3.1-8B-Instruct/",
+        "gpus/rtx-4090/",
+        "questions/first/",
+        "sizer/",
+        "log/",
+    ):
+        page.goto(f"{address}{uri}")
+        page.locator("summary", has_text="Report a wrong number").wait_for()
+    page.close()

@@ -257,3 +257,15 @@ def test_a_number_of_people_or_agents_is_no_name():
     people, gpu = searched(index, ["200 agents with idle sessions", "b200 users"])
     assert people[0][0]["location"] == "traffic/"
     assert gpu[0][0]["location"] == "gpus/b200/"
+
+
+def test_no_sentence_of_a_description_is_said_again_by_the_text():
+    """An excerpt began with the same sentence twice, where the page goes on in another way than its description."""
+    docs = search_index.written(
+        "q/",
+        "Q",
+        "Divide it. Types change the result",
+        (),
+        "<h1>Q</h1><p>Divide it. llama.cpp allocates all.</p>",
+    )
+    assert docs[0]["text"] == "Divide it. Types change the result. llama.cpp allocates all."

@@ -254,3 +254,13 @@ def test_a_header_of_token_counts_is_csv_and_no_log_line(head):
     trace = read_lines([head, "0.0,200,50", "0.5,300,60"], "own.csv")
     assert list(trace.prompt_tokens) == [200, 300]
     assert list(trace.output_tokens) == [50, 60]
+
+
+def test_names_that_no_reader_has_are_said_with_those_that_are_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        '{"when": 1.0, "prompt_len": 100, "answer_len": 20}\n', encoding="utf-8"
+    )
+    with pytest.raises(
+        InputError, match=r"among 'when, prompt_len, answer_len'.*inputlength.*completiontokens"
+    ):
+        read_trace(tmp_path / "a.jsonl")

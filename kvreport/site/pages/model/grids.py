@@ -14,7 +14,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
 from kvreport.site.kit.reason_groups import Member, ReasonGroup, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.words import CAPTIONS
+from kvreport.words import CAPTIONS, counted
 
 
 def _maker(site: SiteData, gpu: Accelerator) -> str:
@@ -58,6 +58,49 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
         noun="accelerators",
     )
     return table, grouped(groups, single=site.refusal(model))
+
+
+def remedies(site: SiteData, model: Model) -> str:
+    """Say what helps where the fewest GPUs of the best-known accelerator hold no request of a context, with the numbers of its rows; "" where they hold all."""
+    gpu = site.known_gpus[0]
+    one, series = site.serving(model, gpu), site.on_headline_gpu.get(model.id, {})
+    contexts = contexts_of(site, model)
+    place = next((n for n in range(len(contexts)) if one is not None and not one.users[n]), None)
+    if one is None or place is None or not one.short[place]:
+        return ""
+    own, said = one.config, []
+
+    def fit(**changed: object) -> int:
+        found = series.get(own._replace(**changed))  # type: ignore[arg-type]
+        return 0 if found is None else found.users[place]
+
+    sizes = sorted(
+        {config.tensor_parallel for config in series if config.tensor_parallel > own.tensor_parallel}
+    )
+    more = next(((size, users) for size in sizes if (users := fit(tensor_parallel=size))), None)
+    if more is not None:
+        said.append(f"{more[0]} GPUs ({counted(more[1], 'request fits|requests fit')})")
+    for key, known, what in (
+        ("kv_format", site.catalog.kv_formats, "a KV cache in {}"),
+        ("weight_format", site.catalog.weight_formats, "weights in {}"),
+    ):
+        for name, label in labels(known, formats_of(site, model, key)):
+            if name not in (RELEASED, getattr(own, key)) and (users := fit(**{key: name})):
+                said.append(f"{what.format(label)} ({users})")
+    if one.longest:
+        said.append(f"a context of at most {units.count(one.longest)} tokens")
+    where = (
+        f"{own.tensor_parallel} × {site.gpu_name(gpu)}"
+        if own.tensor_parallel > 1
+        else f"one {site.gpu_name(gpu)}"
+    )
+    missing = f"{one.short[place] / units.GIB:.1f} GiB per GPU {'is' if one.short[place] == units.GIB else 'are'} missing"
+    return (
+        f"For a request of {units.human_tokens(contexts[place])} tokens on {where}, {missing}. "
+        f"What helps: {'; '.join(said)}. The same steps help on other GPUs."
+        if said
+        else ""
+    )
 
 
 def _served(one: Series, number: int) -> tuple[Cell, ...]:

@@ -39,7 +39,7 @@ from kvreport.site.pages import agreement, machines_at_home
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import recorded_traffic, speed
 from kvreport.site.pages.model.boundary import boundary_plot, card
-from kvreport.site.pages.model.grids import formats_of, users_table, weights_table
+from kvreport.site.pages.model.grids import formats_of, remedies, users_table, weights_table
 from kvreport.site.pages.model.headline import (
     conditions,
     first_sentence,
@@ -197,6 +197,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> Names:
         "chart": boundary_plot(site, model, best, answer),
         "grid": grid,
         "groups": groups,
+        "remedies": remedies(site, model),
         "steps": _steps(answer),
         "bar": memory_bar(answer, best, shown),
         "weights": weights_table(site, model),
