@@ -426,6 +426,6 @@ def test_the_models_of_a_machine_are_found_by_name(catalog: Catalog) -> None:
     )
     assert f'data-kv-filter="{table.name}"' in filtered
     assert f'id="{table.name}"' in filtered
-    assert "does not fit in any of these quantizations" in filtered
+    assert "do not fit in any of these quantizations" in filtered
     # The machines of a model's page have no such field.
     assert "data-kv-filter" not in render("local/contexts.html", "models/x/", {"table": table})

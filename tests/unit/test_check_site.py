@@ -135,10 +135,10 @@ def test_a_bar_that_a_script_drew_is_compared_as_a_printed_one():
 @pytest.mark.parametrize(
     ("lead", "count"),
     [
-        ("Models to run: A (Q4_K_M) for coding; B 2 (Q8_0) for chat and images.", 0),
-        ("Models to run: A (Q4_K_M) for coding; B 2 (Q5_K_M) for chat and images.", 2),
+        ("Models to run: A (Q4_K_M) for coding; B 2 (Q8_0) for chat and image input.", 0),
+        ("Models to run: A (Q4_K_M) for coding; B 2 (Q5_K_M) for chat and image input.", 2),
         ("Models to run: A (Q4_K_M) for coding.", 2),
-        ("Models to run: C (Q4_K_M) for coding; B 2 (Q8_0) for chat and images.", 1),
+        ("Models to run: C (Q4_K_M) for coding; B 2 (Q8_0) for chat and image input.", 1),
     ],
 )
 def test_the_models_that_a_machines_page_begins_with_are_first_of_their_use(lead, count):

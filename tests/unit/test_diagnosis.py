@@ -401,7 +401,7 @@ Maximum concurrency for 8,192 tokens per request: 16.27x
                 "utilization (0.92, 264.67 GiB)."
             ),
             (
-                "The server does not start: it may take 264.67 GiB, but only 12.38 GiB are free. Stop other processes that use the memory, or lower "
+                "The server does not start: it may take 264.67 GiB, but only 12.38 GiB is free. Stop other processes that use the memory, or lower "
                 "gpu-memory-utilization to 0.04."
             ),
         ),

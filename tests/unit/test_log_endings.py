@@ -136,7 +136,7 @@ def test_a_start_of_llama_cpp_names_the_buffer_that_failed() -> None:
     )
     compute = NO_CACHE.replace("buffer for kv cache", "compute pp buffers")
     assert "lower" not in found.headline
-    assert "compute fewer tokens in a step (-ub 256)" in diagnose_local(LLAMA + compute).changes
+    assert "process fewer tokens per step (-ub 256)" in diagnose_local(LLAMA + compute).changes
 
 
 def test_a_second_try_that_succeeds_is_no_failure() -> None:

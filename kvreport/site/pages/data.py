@@ -144,7 +144,7 @@ def _known(names: KnownNames) -> Table:
         texts("Model", lambda one: Cell(one.id, href=_file(names.sources[one.source], one.path))),
         numbers(
             "Published parameters",
-            lambda one: Cell("" if one.billions is None else f"{one.billions:g}", value=one.billions),
+            lambda one: Cell("" if one.billions is None else f"{one.billions:.3g}", value=one.billions),
             "billions",
         ),
         texts("Why there is no record", lambda one: _NO_RECORD[one.kind]),

@@ -58,10 +58,12 @@ def _sentence(step: Mapping[str, Any]) -> str:
     """For how many models the cache holds fewer and more requests after a step."""
     fewer = sum(one["new"] < one["old"] for one in step["models"])
     more = len(step["models"]) - fewer
-    return (
-        f"{step['engine']}: the cache holds fewer requests than before for {counted(fewer, 'model|models')}, "
-        f"and more for {more:,}"
-    )
+    said = [
+        f"{noun} requests than before for {counted(number, 'model|models')}"
+        for number, noun in ((fewer, "fewer"), (more, "more"))
+        if number
+    ]
+    return f"{step['engine']}: the cache holds {' and '.join(said)}"
 
 
 def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
@@ -74,8 +76,7 @@ def _table(site: SiteData, step: Mapping[str, Any]) -> Table:
         return Cell(f"{100 * share:+,.1f}", value=share)
 
     return listing(
-        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens that the cache of one GPU holds, also where "
-        "the server does not start with its defaults",
+        f"{_sentence(step)}. Requests of {units.human_tokens(engine_changes.CONTEXT)} tokens in the cache of one GPU, before and after",
         step["models"],
         texts("Model", model),
         numbers("Before", lambda one: Cell(f"{one['old']:,.2f}", value=one["old"])),

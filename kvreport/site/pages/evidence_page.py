@@ -41,7 +41,7 @@ from kvreport.site.pages import (
     other_tools,
     scored_forecasts,
 )
-from kvreport.words import counted, release_name
+from kvreport.words import release_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -205,7 +205,7 @@ def _conclusion(found: Validation) -> str:
         f"Of {units.count(len(found.cases))} published start-up logs, {units.count(compared)} contain enough information to be tested"
     ]
     errors = [
-        f"{_share(one.median)} and {_share(one.p90)} for {words}"
+        f"{_share(one.median)} for {words}"
         for quantity, words in (
             ("weights", "weights"),
             ("pool", "the KV pool"),
@@ -213,11 +213,8 @@ def _conclusion(found: Validation) -> str:
         )
         if (one := found.statistic(quantity)) is not None
     ]
-    if (eight := found.statistic("weights", "weights: fp8")) is not None:
-        logs = counted(eight.count, "log|logs", units.count(eight.count))
-        errors[0] += f" ({_share(eight.median)} and {_share(eight.p90)} for FP8 weights, in {logs})"
     if errors:
-        parts.append(f"The median and 90th-percentile errors of today's rules are {_listed(errors)}")
+        parts.append(f"The median errors of today's rules are {_listed(errors)}")
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:

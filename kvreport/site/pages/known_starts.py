@@ -88,7 +88,10 @@ _STARTS: Final = {True: "starts", False: "refused"}
 
 
 def _options(case: KnownStart) -> str:
-    return ", ".join(f"{name} {value}" for name, value in case.options.items())
+    return ", ".join(
+        f"{name.replace('_', ' ')} {f'{value:,}' if type(value) is int else value}"
+        for name, value in case.options.items()
+    )
 
 
 def _ranks(case: KnownStart) -> int:

@@ -252,7 +252,7 @@ def _picks(machine: Accelerator, named: list[tuple[str, list[Pick]]]) -> Table:
                 Cell(f"{pick.pace:,}" if pick.pace else "unknown", "kv-num", value=pick.pace),
             )
             href = f"models/{one.model.slug}/"
-            anchor = f"for-{use.split()[-1].lower()}" if not place else ""
+            anchor = f"for-{use.replace(' ', '-').lower()}" if not place else ""
             rows.append(Row(Cell(one.model.name, href=href, hint=one.ollama), cells, anchor=anchor))
     return Table(
         f"Models for the {machine.name} by use, with every layer on the GPU and one request",

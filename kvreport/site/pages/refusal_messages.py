@@ -152,7 +152,7 @@ def _table(result: Estimate) -> Table:
     rows += [(name, f"\N{MINUS SIGN}{gib(budget[part])}") for name, part in _PARTS if budget[part]]
     rows += [("Left for the KV pool", gib(budget["kv_pool_bytes"]))]
     rows += [
-        (f"One request of {told['context_tokens']:,} tokens holds", gib(told["kv_bytes_per_request_per_gpu"]))
+        (f"One request of {told['context_tokens']:,} tokens takes", gib(told["kv_bytes_per_request_per_gpu"]))
     ]
     return Table(
         f"{told['model']} on one {result.request.accelerators[0].name}, computed for {result.request.engine.label}.",

@@ -144,7 +144,7 @@ def weights_table(site: SiteData, model: Model) -> Table:
         if name == RELEASED:
             released = site.catalog.weight_formats.get(model.weight_format)
             named = "by name, at most" if model.by_name else "as released"
-            label = f"{named} ({released.label if released else model.weight_format})"
+            label = f"{named}: {released.label if released else model.weight_format}"
         known = by_size.loc[name].dropna().to_dict()
         cells = [tables.size_cell(int(known[size]) if size in known else None) for size in sizes]
         rows.append(Row(Cell(label), tuple(cells), anchor=f"weights-{name}"))
