@@ -86,7 +86,7 @@
       );
     }
     const longest = asked.context;
-    if (!(longest >= 1 && longest <= 2 ** 30)) return fail("The longest request must have 1 to 2^30 tokens.");
+    if (!(longest >= 1 && longest <= 2 ** 30)) return fail("The maximum length must be 1 to 2^30 tokens.");
     const output = given(asked.output) ? asked.output : kernel.defaultOutput(longest);
     const prompt = given(asked.prompt) ? asked.prompt : longest - output;
     if (!given(asked.output)) assumed.push(`answers of ${number(output)} tokens`);
@@ -133,14 +133,14 @@
       return fail(
         `Prompt and answer, ${number(prompt)} + ${
           number(output)
-        } tokens, are more than the longest request of ${
+        } tokens, are more than the maximum length of ${
           number(longest)
         }: shorten one of them or raise the context.`,
       );
     }
     if (!(mean >= 1 && mean <= longest)) {
       return fail(
-        `An average of ${number(mean)} tokens is not possible with a longest request of ${
+        `An average of ${number(mean)} tokens is not possible with a maximum length of ${
           number(longest)
         }: lower the average or raise the maximum.`,
       );

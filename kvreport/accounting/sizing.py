@@ -79,11 +79,11 @@ class Load:
         if self.prompt_tokens + self.output_tokens > self.longest_tokens:
             raise InputError(
                 f"prompt and output: {self.prompt_tokens:,} + {self.output_tokens:,} tokens are more than the "
-                f"longest request of {self.longest_tokens:,}; shorten one of them or raise the context"
+                f"maximum length of {self.longest_tokens:,}; shorten one of them or raise the context"
             )
         if not 1 <= self.mean_tokens <= self.longest_tokens:
             raise InputError(
-                f"average context: found {self.mean_tokens:,} tokens; allowed: 1 to the longest request of "
+                f"average context: found {self.mean_tokens:,} tokens; allowed: 1 to the maximum length of "
                 f"{self.longest_tokens:,}; lower the average or raise the maximum"
             )
         if not 0 <= self.shared_prefix_tokens <= min(self.prompt_tokens, self.mean_tokens):

@@ -246,7 +246,7 @@ def _memory(
         usable, note = total, f"All that {device.tool} shows is usable by a process."
     else:
         usable = min(total, int(installed * GIB * share.get(device.vendor, 1)))
-        note = "Installed memory times the share that logs of this maker's cards show."
+        note = "Computed as the installed memory times the usable share in logs of this maker's cards."
     if usable <= 0:
         raise InputError(
             f"found no memory of {shorten(device.name)} that is not reserved; allowed: {ALLOWED}"

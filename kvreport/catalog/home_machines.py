@@ -131,9 +131,13 @@ class HomeMachines(CatalogFile):
 
     def _card(self, card: Card) -> Accelerator:
         if card.usable_mib is not None:
-            return _accelerator(card, card.usable_mib * MIB, "observed", "As a log of llama.cpp prints it.")
+            return _accelerator(
+                card, card.usable_mib * MIB, "observed", "The value is from a log of llama.cpp."
+            )
         usable = int(card.memory_gib * GIB * self.cards.share_found[card.vendor])
-        note = f"Installed memory times the share that {self.cards.share_from[card.vendor]} shows in logs."
+        note = (
+            f"Computed as the installed memory times the usable share in logs of other {card.vendor} cards."
+        )
         return _accelerator(card, usable, "derived", note)
 
 

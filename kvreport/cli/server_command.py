@@ -171,7 +171,7 @@ def data_attention(words: Sequence[str]) -> list[str]:
             kept.append(word)
     tensor, data, expert = (sizes.get(name, 1) for name in ranks)
     if attention and data == 1:
-        said = f"no effect with one data rank ({datas} 1)"
+        said = f"no effect with one data-parallel rank ({datas} 1)"
         kept.append(not_followed_word(names["enable_dp_attention"], "", None, said))
     if data == expert == 1:
         return [*kept, *([tensors, str(tensor)] if tensors in sizes else [])]

@@ -197,7 +197,7 @@ class Estimate(AtContext):
         return estimate_command(self)
 
     def longest_of(self, counts: Iterable[int]) -> list[int]:
-        """For each number of requests on one data rank, the longest context of each request; 0 if none fits."""
+        """For each number of requests on one data-parallel rank, the longest context of each request; 0 if none fits."""
         laid = lay_out(self.request.case).at_any_length()
         # A model without a cache has no pool: whether it runs at all is in its own longest context.
         return [min(int(laid.boundary(count)), self.max_context_tokens) for count in counts]

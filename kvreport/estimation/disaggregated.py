@@ -123,7 +123,7 @@ class Disaggregated:
             (
                 f"  prefill: {prefill.layout.label}, {prefill.layout.devices} GPUs a replica; needs a pool of "
                 f"{gib(self.prefill_pool_bytes)} GiB per GPU for {PROMPTS_HELD} prompts of "
-                f"{count(work.prompt_tokens)} tokens a data rank, has {gib(prefill.pool_bytes)}"
+                f"{count(work.prompt_tokens)} tokens per data-parallel rank, has {gib(prefill.pool_bytes)}"
             ),
             (
                 f"  decode: {decode.replicas[1]} x {decode.layout.devices} GPUs ({decode.layout.label}); needs a pool "

@@ -20,7 +20,7 @@ LEAST: Final = 5
 LOCAL: Final = ("llama_cpp", "mlx")
 """Families whose logs are compared by the memory of their devices (``llama_cpp/logs.yaml``)."""
 _PREDICTED: Final = {
-    "KV tokens": "number of tokens that the KV cache holds",
+    "KV tokens": "KV cache size in tokens",
     "memory of the devices": "memory of the devices",
 }
 """How a sentence names each quantity that was compared."""

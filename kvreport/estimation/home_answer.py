@@ -303,7 +303,7 @@ def _arithmetic(result: LocalEstimate) -> list[str]:
     layout, options = result.local, result.case.options
     cells = layout.cells
     shared = "shared by" if options.is_unified else "for each of"
-    window = f"; window layers have {cells.window:,}" if cells.window else ""
+    window = f"; sliding-window layers have {cells.window:,}" if cells.window else ""
     noun = "slot" if options.slots == 1 else "slots"
     lines = [
         f"cells: {cells.per_slot:,} {shared} {options.slots} {noun}, rounded up to 256{window}",

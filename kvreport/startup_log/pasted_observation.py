@@ -76,7 +76,7 @@ _NOT_KEPT: Final[Mapping[str, str]] = {
     "all_to_all": "kernels that exchange tokens",
     "whole_encoders": "encoders whole on each rank",
     "dense_ranks": "ranks of dense layers",
-    "head_by_data_rank": "an output head for each data rank",
+    "head_by_data_rank": "an output head for each data-parallel rank",
     "offloaded": "weights in the host's memory",
     "most_tokens": "a pool with a cap",
 }

@@ -314,7 +314,7 @@ def test_commands_that_the_box_offers_are_answered(
             assert (status, "with --fetch" in said.err) == (2, True), command
             continue
         # Prediction layers that a model does not have are refused by name.
-        refused = "--draft mtp" in command and "has no prediction layers" in said.err
+        refused = "--draft mtp" in command and "has no MTP layers" in said.err
         wrong = words[0] == "claim" and status == 3  # a figure that does not hold
         assert status == 0 or refused or wrong, (command, said.err)
 

@@ -130,7 +130,7 @@ def test_pages_command_and_json_have_the_figure_of_the_records(
     figures = first_sight_of("vllm")
     line = expected_error(catalog, catalog.engine("vllm-0.11"))
     assert line.startswith(
-        "Across the logs of all GPUs and models, half of our predictions of the number of tokens that the KV cache holds were within ±"
+        "Across the logs of all GPUs and models, half of our predictions of the KV cache size in tokens were within ±"
     )
     assert re.findall(r"[\d.]+%", line) == [f"{figures.median:.1%}", f"{figures.p90:.1%}"]
     assert all(one in said for one in re.findall(r"[\d.]+%", line))

@@ -115,7 +115,7 @@ def test_a_small_cache_of_a_request_is_not_printed_as_nothing(run) -> None:
 def test_help_on_drafts_names_the_models_own_prediction_layer(capsys) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["estimate", "--help"])
-    assert "mtp for the prediction layers" in " ".join(capsys.readouterr().out.split())
+    assert "mtp for the MTP layers" in " ".join(capsys.readouterr().out.split())
 
 
 def test_json_has_every_key_of_the_contract(run):

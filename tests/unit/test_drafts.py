@@ -70,7 +70,7 @@ def test_prediction_layers_of_a_class_in_the_transformers_backend_are_refused() 
     asked = {"engine": "sglang", "gpu": "h200-sxm-141gb", "context_tokens": 8192}
     answer = estimate("LGAI-EXAONE/EXAONE-4.5-33B", draft="mtp", **asked)
     assert answer.verdict == "engine_does_not_run"
-    assert "Transformers backend, which has no prediction layers" in answer.verdict_reason
+    assert "Transformers backend, which has no MTP layers" in answer.verdict_reason
     assert estimate("LGAI-EXAONE/EXAONE-4.5-33B", **asked).verdict == "fits"
     assert (
         estimate("LGAI-EXAONE/EXAONE-4.5-33B", draft="mtp", **{**asked, "engine": "vllm"}).verdict == "fits"

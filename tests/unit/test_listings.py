@@ -309,7 +309,7 @@ def test_a_prediction_layer_has_the_window_that_the_config_lists_for_it() -> Non
     listed = config | {"mtp_layer_types": ["sliding_attention"], "mtp_sliding_windows": [128]}
     (cache,) = own_prediction_layer(read_config(listed)).layers[0].caches
     assert (cache.kind, cache.window) == ("sliding", 128)
-    with pytest.raises(InputError, match="prediction layers"):
+    with pytest.raises(InputError, match="MTP layers"):
         read_config(listed | {"mtp_sliding_windows": [256]})
 
 

@@ -33,5 +33,5 @@ def test_the_nearest_class_is_read_and_the_other_is_not() -> None:
 )
 def test_prediction_layers_are_counted_with_their_target(name: str, target: str) -> None:
     assert (nearest_class(name) or "").startswith(target)
-    with pytest.raises(InputError, match="prediction layers are included with it"):
+    with pytest.raises(InputError, match="MTP layers are included with it"):
         read_config({"architectures": [name]})

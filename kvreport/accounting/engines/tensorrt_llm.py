@@ -285,7 +285,7 @@ def step_bytes_per_token(model: Model, tensor_parallel: int = 1) -> float:
 def _notes(model: Model, states: int, encoder: int) -> list[str]:
     notes = ["a request is admitted only if all its tokens fit (GUARANTEED_NO_EVICT)"]
     if any(cache.kind in ("sliding", "chunked") for cache in model.every_cache):
-        notes.append("window layers take the whole context unless max_attention_window is given")
+        notes.append("sliding-window layers take the whole context unless max_attention_window is given")
     if states:
         notes.append(f"{states:,} bytes are allocated for the recurrent states of max_batch_size requests")
     if encoder:

@@ -94,7 +94,7 @@ def _held(found: MlxCheck) -> Table:
     same = sum(one.held == one.ours for one in found.rows)
     return listing(
         f"Bytes that the cache classes of {found.package} hold: {same} of {len(found.rows)} equal; ours bound the others "
-        "(window layers between one chunk of a prompt and two)",
+        "(sliding-window layers between one chunk of a prompt and two)",
         found.rows,
         texts("Model", lambda one: one.model),
         numbers("Context", lambda one: one.context, "tokens"),

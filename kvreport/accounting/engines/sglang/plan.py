@@ -358,11 +358,11 @@ def _notes(rule: Division, encoder: int = 0) -> list[str]:
     if rule.window is not None and not rule.shared_window:
         if rule.fixed_window is None:
             notes.append(
-                f"window layers have a pool of {flags.window_share} cells per cell of full attention"
+                f"sliding-window layers have a pool of {flags.window_share} cells per cell of full attention"
             )
         else:
             notes.append(
-                f"window layers have a pool of {rule.fixed_window:,} cells, sized by the requests at once"
+                f"sliding-window layers have a pool of {rule.fixed_window:,} cells, sized by the requests at once"
             )
     if rule.state_bytes:
         share = flags.state_share / (1 + flags.state_share)
