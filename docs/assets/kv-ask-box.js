@@ -44,6 +44,8 @@
           ? await sidesOf(found, base)
           : way.slot
           ? await slotOf(way.slot, base)
+          : way.timed
+          ? await speedOf(found, base)
           : way.memory
           ? await mainMemory(way.memory, base)
           : "";
@@ -273,40 +275,71 @@
     } GiB.`;
   }
 
-  /* What each side of a comparison holds with as many GPUs as the question says, and which holds more, as a sentence. */
-  async function sidesOf({ each, state }, base) {
-    const site = await kvreport.siteFor(base, state.engine);
-    const model = await kvreport.modelFor(base, site, state.model);
-    if (!model) return "";
-    const capital = (text) => text[0].toUpperCase() + text.slice(1);
-    /** @type {any} */
-    let form = null;
-    const told = each.map(([id, tp]) => {
-      const gpu = kvCapacity.gpuOf(site, id), asked = kvreport.settled(site, { ...state, gpu: id, tp });
-      const one = kvreport.result.facts(site, model, gpu, asked, kvState.pick(site, model, gpu, asked));
-      form ||= site.weight_formats.find(({ name }) => name === one.deployment?.weightFormat);
+  /* What each side of a comparison holds, and which holds more, as a sentence: sides are models, accelerators with as many GPUs
+     as the question says, or engines. Without a number, all have as many GPUs as the one that needs most. */
+  async function sidesOf({ each, gpus, also = [], engines, state }, base) {
+    const listed = each.length ? each : [state.gpu, ...gpus].map((id) => [id, state.tp]);
+    const names = engines.length > 1 ? [...new Set(engines)] : [state.engine];
+    const sides = [];
+    for (const engine of names) {
+      const site = await kvreport.siteFor(base, engine);
+      for (const slug of [state.model, ...also]) {
+        const model = await kvreport.modelFor(base, site, slug);
+        if (model) {
+          sides.push(...listed.map(([id, tp]) => ({ site, model, gpu: kvCapacity.gpuOf(site, id), tp })));
+        }
+      }
+    }
+    if (sides.length < 2 || sides.some(({ gpu }) => !gpu)) return "";
+    const answered = ({ site, model, gpu, tp }) => {
+      const asked = kvreport.settled(site, { ...state, gpu: gpu.id, tp });
+      return kvreport.result.facts(site, model, gpu, asked, kvState.pick(site, model, gpu, asked));
+    };
+    const capital = (text) => text.replace(/^(one|on|with)\b/, (one) => one[0].toUpperCase() + one.slice(1));
+    const fewest = Math.max(...sides.map((side) => answered(side).deployment?.layout.tp || 1));
+    const several = (of) => new Set(sides.map(of)).size > 1;
+    const models = several(({ model }) => model.name), engined = several(({ site }) => site.engine.name);
+    const devices = each.length || several(({ gpu }) => gpu.id);
+    const told = sides.map((side) => {
+      const tp = side.tp || fewest,
+        one = answered({ ...side, tp }),
+        where = kvreport.onDevices(tp, side.gpu.short);
+      const form = side.site.weight_formats.find(({ name }) => name === one.deployment?.weightFormat);
       const held = one.answer?.users ? kvCapacity.poolTokens(one.deployment, one.context) : 0;
+      const what = [
+        models && side.model.name,
+        engined && side.site.engine.label,
+        devices && where,
+      ].filter(Boolean).join(" on ");
       return {
         held,
-        where: kvreport.onDevices(tp, gpu.short),
-        said: `${capital(kvreport.onDevices(tp, gpu.short))}: ${
-          held
-            ? `KV cache for ${count(held)} tokens, ${
-              kvreport.plural(one.answer.users, "request|requests")
-            } of ${one.names.context} at once, one context of at most ${count(one.deployment.longest)} tokens`
-            : `no request of ${one.names.context} fits`
-        }`,
+        where,
+        form,
+        what: capital(what),
+        said: held
+          ? `KV cache for ${count(held)} tokens, ${
+            kvreport.plural(one.answer.users, "request|requests")
+          } of ${one.names.context} at once, one context of at most ${count(one.deployment.longest)} tokens`
+          : `no request of ${one.names.context} fits`,
       };
     });
-    const [most, next] = [...told].sort((a, b) => b.held - a.held);
+    const [most, next] = [...told].sort((a, b) => b.held - a.held), [{ model, site }] = sides;
     const winner = most.held > next.held
-      ? `${capital(most.where)} ${most.where.startsWith("one") ? "holds" : "hold"} more context${
+      ? `${most.what} ${/^\d+ ×/.test(most.what) ? "hold" : "holds"} more context${
         next.held ? `: ${kvreport.fixed(most.held / next.held, 1)} times as many tokens` : ""
       }.`
       : "";
-    return `${model.name} with ${site.engine.label}${
-      form ? ` and weights in ${form.label}` : ""
-    }. ${winner} ${told.map(({ said }) => said).join(". ")}.`;
+    const same = [
+      !models && model.name,
+      !devices && `on ${told[0].where}`,
+      !engined && `with ${site.engine.label}`,
+    ].filter(Boolean).join(" ");
+    const form = told.find((one) => one.form)?.form;
+    return `${capital(same)}${
+      form && told.every((one) => !one.form || one.form === form)
+        ? ` and weights ${form.label.replace(/^(?!as )/, "in ")}`
+        : ""
+    }. ${winner} ${told.map((one) => `${one.what}: ${one.said}`).join(". ")}.`;
   }
 
   /* What the page of questions that is the first way to an answer says of the case; "" for other pages. */
@@ -317,9 +350,11 @@
   }
 
   /* What a page of questions computes for a model, one slot of llama.cpp and Q4_K_M: its words for an accelerator. */
-  async function slotWords(model, gpu, base) {
+  const slotWords = (model, gpu, base) => caseWords(["slot_context"], model, gpu, base);
+
+  async function caseWords(names, model, gpu, base) {
     for (const name of ["lessons", "question"]) await kvreport.script(`kv-${name}.js`);
-    const used = { words: new Set(["slot_context"]), engines: new Set(), kvs: new Set() };
+    const used = { words: new Set(names), engines: new Set(), kvs: new Set() };
     return kvreport.questions.vocabulary(await kvreport.questions.factsFor(base, model, used), gpu);
   }
 
@@ -387,6 +422,40 @@
         rows.map(([name, size]) => `${name} (${size} GiB, ${Math.round((100 * size) / ram)}%)`).join(", ")
       }.`
       : "";
+  }
+
+  /* The best-case speed of a question's case at the peak rates of its accelerator, as a sentence; "" where it is not computed. */
+  async function speedOf({ state }, base) {
+    const site = await kvreport.siteFor(base), model = await kvreport.modelFor(base, site, state.model);
+    const gpu = kvCapacity.gpuOf(site, state.gpu),
+      asked = kvreport.settled(site, { ...state, engine: undefined });
+    const { deployment, answer, context } = kvreport.result.facts(
+      site,
+      model,
+      gpu,
+      asked,
+      kvState.fewest(site, model, gpu, asked),
+    );
+    const { tp, devices } = deployment?.layout || {};
+    if (!answer?.users || devices !== tp) return "";
+    const words = await caseWords(["decode_time", "prefill_time"], state.model, state.gpu, base);
+    const options = { tp, tokens: context, weights: state.weights, kv: state.kv };
+    const users = state.requests ? Math.min(state.requests, answer.users) : answer.users;
+    const [one, many, first] = [
+      words.decode_time(options),
+      words.decode_time({ ...options, batch: users }),
+      words.prefill_time(options),
+    ];
+    const length = kvreport.tokens(context);
+    return `Best case at the peak rates of the data sheet: on ${
+      kvreport.onDevices(tp, gpu.short)
+    }, ${model.name} writes at most ${kvreport.fixed(1 / one, 0)} tokens/s for one request of ${length}. ${
+      kvreport.plural(users, "request gets|requests get")
+    } at most ${kvreport.fixed(1 / many, 0)} tokens/s each (${
+      count(Math.round(users / many))
+    } in total). Prefill of ${length} takes at least ${
+      first < 1 ? `${Math.round(first * 1e3)} ms` : `${kvreport.fixed(first, 1)} s`
+    }. Real servers are slower.`;
   }
 
   const NEEDED =

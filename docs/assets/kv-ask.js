@@ -39,6 +39,7 @@
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|latencies|waits?|waiting|percentiles?|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
+  const HOW_LONG = /\bhow (long|fast|quick(ly)?|slow)\b|\b(time|seconds|latency)\b/i;
   const SAVING = /^(fewer|saves?|saved|savings?|reduces?|reduction|shrinks?|doubl(es?|ing)|halv(es?|ing))$/;
   const CHANGE = /^changes?$/;
   /* Words for what a page gives to take away. */
@@ -425,7 +426,7 @@
       left = [],
       asks = price ? ["price"] : [];
     let timed = 0;
-    let devices = null, saves = false, small = false; // small: llama.cpp's cache in Q8_0
+    let devices = null, saves = false, small = ""; // small: llama.cpp's cache in Q8_0
     const apart = machineIn(names, words.flatMap((word) => word.split(/(\+)/)).filter(Boolean)) ||
       (TOGETHER.test(text) && !APART.test(text) &&
         machineIn(
@@ -442,7 +443,7 @@
     for (let n = 0; n < words.length; n += 1) {
       const pair = `${words[n]} ${words[n + 1] || ""}`.trim();
       if (OTHER_CACHE.test(pair)) {
-        if (pair.includes("q8_0")) small = true;
+        if (/q8_0|8-?bit/.test(pair)) small = pair;
         else missed.push(pair);
         n += 1;
         continue;
@@ -486,7 +487,8 @@
     }
     /** @type {any[] & {devices?: number}} */
     const home = left.filter((word) => AT_HOME.test(word));
-    if (small) home.push("cache q8_0");
+    if (small && (home.length || small.includes("q8_0"))) home.push("cache q8_0");
+    else if (small) missed.push(small);
     const engines = [], unpublished = [], releases = [];
     const rest = spelled(
       names,
@@ -1705,6 +1707,8 @@
       return {
         said: "The comparison page answers for several models, GPUs or engines.",
         links: [["compare models, GPUs or engines", `compare/?${listed}`]],
+        rest: left.length ? `Not used: ${left.join(", ")}.` : "",
+        sides: Boolean(own),
       };
     }
     if (
@@ -1809,6 +1813,8 @@
           ...(nearest.length ? [["what each release of an engine changed", "data/engine-releases/"]] : []),
           ...(state.requests ? [size] : []),
         ],
+        rest: [nearest.join(" "), left.length && `Not used: ${left.join(", ")}.`].filter(Boolean).join(" "),
+        sides: Boolean(model && own && sides),
         // The command has the releases themselves.
         command: model && found.releases.length === 2 && unpublished.every(({ older }) => older) &&
             unpublished.length
@@ -1912,7 +1918,8 @@
     const program = unused.length === 1 && ELSEWHERE.find(([pattern]) => pattern.test(unused[0]));
     // The command has the releases before those with numbers here, and those between two of them.
     const older = unused.length === 1 && unpublished.find((one) => one.older);
-    const others = unfollowed(state, unused.filter((word) => !topics.includes(word)));
+    const timed = Boolean(own) && (speed.length > 0 || (topics.includes("prefill") && HOW_LONG.test(text)));
+    const others = unfollowed(state, unused.filter((word) => ![...topics, ...speed].includes(word)));
     if (search) {
       return {
         said: `Not used: ${missed.join(", ")}.`,
@@ -1923,6 +1930,7 @@
     }
     return {
       rest: others,
+      timed,
       said: unlisted
         ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
         : !other

@@ -10,6 +10,7 @@ from serving import until
 from visits import Visit, page
 
 from kvreport import estimate
+from kvreport.book.quantities import quantities
 from kvreport.catalog.load import open_catalog
 from kvreport.estimation.at_home import at_home
 
@@ -631,4 +632,44 @@ def test_ollama_is_started_with_the_settings_of_the_answer(page, address):
     assert (
         "OLLAMA_CONTEXT_LENGTH=16384 OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 OLLAMA_NUM_PARALLEL=1"
         in said
+    )
+
+
+def test_a_comparison_of_gpus_engines_or_models_is_answered_in_the_box(page, address):
+    """The box led to the page of comparisons, and said nothing of either side."""
+    page.goto(address)
+    sides = {
+        gpu: estimate(LLAMA, gpu=gpu, context_tokens=8192) for gpu in ("h100-sxm-80gb", "b200-sxm-180gb")
+    }
+    ask(page, "h100 or b200 for llama 3.1 8b: which serves more")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('more context')")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    for name, one in zip(("H100", "B200"), sides.values(), strict=True):
+        assert (
+            f"One {name}: KV cache for {one.kv_pool_tokens:,} tokens, {one.max_concurrent_requests} requests of 8K"
+            in said
+        )
+    assert "One B200 holds more context" in said
+    ask(page, "vllm vs sglang for llama 3.1 8b on h100")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('SGLang')")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    assert said.startswith("Llama 3.1 8B on one H100 and weights as released. ")
+    assert re.search(r"vLLM [\d.]+: KV cache for .* SGLang [\d.]+: KV cache for ", said)
+    ask(page, "llama 3.1 8b or gpt-oss 20b on h100")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('gpt-oss-20b')")
+    assert "gpt-oss-20b holds more context" in page.locator("[data-kv-slot=headline]").inner_text()
+
+
+def test_a_question_about_speed_is_answered_with_its_bounds(page, address):
+    """ "tokens/s" was no setting of the page, and nothing was said of it."""
+    page.goto(address)
+    ask(page, "how many tokens/s does llama 3.1 8b write on one h100 at 16k")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('tokens/s each')")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    q = quantities()
+    one = q.decode_time("llama-3.1-8b", "H100", tokens=16384)
+    first = q.prefill_time("llama-3.1-8b", "H100", tokens=16384)
+    assert f"at most {1 / one:.0f} tokens/s for one request of 16K" in said
+    assert (
+        f"Prefill of 16K takes at least {first:.1f} s." in said or f"at least {first * 1e3:.0f} ms." in said
     )
