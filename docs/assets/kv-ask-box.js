@@ -44,13 +44,16 @@
           ? await sidesOf(found, base)
           : way.slot
           ? await slotOf(way.slot, base)
+          : way.atOnce
+          ? await atOnce(found, base)
           : way.timed
           ? await speedOf(found, base)
           : way.memory
           ? await mainMemory(way.memory, base)
           : "";
-        const told = number || await inCase(way, base);
-        const said = [told, told ? way.rest ?? way.said : way.said].filter(Boolean).join(" ");
+        const shown = number || (way.machine && await onMachine(way.machine, found.state.model)) ||
+          await inCase(way, base);
+        const said = [shown, shown ? way.rest ?? way.said : way.said].filter(Boolean).join(" ");
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
         if (pages.length && told.textContent.startsWith("Nothing")) told.textContent = "";
         kvreport.unanswered?.(
@@ -424,6 +427,44 @@
       : "";
   }
 
+  /* What the page of a machine at home says of a model, or of the models to run on it, as a sentence. */
+  async function onMachine(machine, model) {
+    const text = await (await fetch(new URL(`local/${machine}/`, kvreport.root))).text();
+    const page = new DOMParser().parseFromString(text, "text/html"),
+      plain = (node) => node.textContent.replace(/\s+/g, " ").trim();
+    if (!model) return plain($(".kv-lead", page) || page.createElement("p"));
+    return $$("article table", page).map((table) => {
+      const cells = $(`tbody th a[href$="models/${model}/"]`, table)?.closest("tr").cells;
+      if (!cells || !$("caption", table)) return "";
+      const heads = $$("thead th", table).map(plain);
+      return `${plain($("caption", table))}: ${plain($("a", cells[0]))}, ${
+        [...cells].slice(1).map((cell, n) => `${heads[n + 1].replace(/ usual$/, "")} ${plain(cell)}`).join(
+          ", ",
+        )
+      }.`;
+    }).filter(Boolean).join(" ");
+  }
+
+  /* How many requests of people are served at once, as a sentence. */
+  async function atOnce({ state, crowd }, base) {
+    const site = await kvreport.siteFor(base, state.engine),
+      model = await kvreport.modelFor(base, site, state.model);
+    const gpu = kvCapacity.gpuOf(site, state.gpu), asked = kvreport.settled(site, state);
+    const one = model &&
+      kvreport.result.facts(site, model, gpu, asked, kvState.fewest(site, model, gpu, asked));
+    if (!one?.deployment || !one.answer) return "";
+    const where = kvreport.result.devicesText(one.deployment.layout, gpu);
+    return `${model.name} serves ${
+      kvreport.plural(one.answer.users, "request|requests")
+    } of ${one.names.context} at once on ${where}${
+      crowd.users > 1
+        ? `, which is ${one.answer.users >= crowd.users ? "enough" : "not enough"} if all ${
+          count(crowd.users)
+        } ask at the same moment`
+        : ""
+    }.`;
+  }
+
   /* The best-case speed of a question's case at the peak rates of its accelerator, as a sentence; "" where it is not computed. */
   async function speedOf({ state }, base) {
     const site = await kvreport.siteFor(base), model = await kvreport.modelFor(base, site, state.model);
@@ -459,7 +500,7 @@
   }
 
   const NEEDED =
-    /\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b|\b(?:kv[ -]?cache|memory|vram) (?:size|needed|usage|footprint|requirements?|of|for)\b|\b(?:size|weights) of\b/i;
+    /\bhow (?:big|large) (?:is|are) (?:the |a )?(?:\w+ )?(?:kv[ -]?cache|cache|weights)\b|\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b|\b(?:kv[ -]?cache|memory|vram) (?:size|needed|usage|footprint|requirements?|of|for)\b|\b(?:size|weights) of\b/i;
   const LONGEST =
     /\b(how long|longest|max(?:imum)?|what|which) (?:an? |of )?(?:possible )?(context|sequence|prompt|length)/i;
 

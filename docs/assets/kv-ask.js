@@ -183,9 +183,9 @@
   const SHARED_WORD =
     /^(prefix(es)?|prefix-cach\w*|cach\w+|same|shared|sharing|common|system|prompts?|saves?|save)$/;
   const ACCURACY =
-    /\b(how (accurate|exact|precise|far off)|accura(te|cy)|(error|margin) (figures?|bands?|of|for|in)\b(?! memory))/i;
+    /\b(how (accurate|exact|precise|far off)|accura(te|cy)|(error|margin) (figures?|bands?|bars?|of|for|in)\b(?! memory))/i;
   const ACCURACY_WORD =
-    /^(accura(te|cy)|errors?|figures?|bands?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
+    /^(accura(te|cy)|errors?|figures?|bands?|bars?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
   const LAYOUTS = /\blayouts?\b|(?<!\b(?:tensor|pipeline|data|expert|context)[ -])\bparallelism\b/i;
   const LAYOUTS_APART =
     /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against|than) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
@@ -223,8 +223,9 @@
     /\bStarting to load model \S+\/|\bModel loading took \d|\bLoading weights took \d|\bLoad weight end\b|\bAvailable KV cache memory: -?\d|\bGPU KV cache size: \d|\bMaximum concurrency for \d\S* tokens per request: |\bGraph capturing finished in \d|\bmax_total_num_tokens=\d|\bKV Cache is allocated\b|# (GPU|CUDA) blocks: \d/;
   const LOG_NAMED = /^\s*(a |my |the )?(start-?up|server|engine)[ -]?logs?\s*$/i;
   /* A recorded load, and the share of requests that a bound of latency is for: no memory share. */
-  const TRACE = /\b(traces?|replay(s|ed|ing)?)\b|\b(have|my|our|upload|import) (an? )?csv\b/i;
-  const TRACE_WORD = /^(traces?|replay(s|ed|ing)?|csv)$/;
+  const TRACE =
+    /\bhit[ -]?rates?\b|\b(traces?|replay(s|ed|ing)?)\b|\b(have|my|our|upload|import) (an? )?csv\b/i;
+  const TRACE_WORD = /^(hit|rates?|prefix|cach\w+|traces?|replay(s|ed|ing)?|csv)$/;
   const PERCENTILE =
     /\b\d{1,2}(\.\d+)?\s*%(?=\s+(of (the |all )?\w+ )?(\w+ )?(wait\w*|latenc\w*|percentiles?|ttft|tpot|first tokens?)\b)/gi;
   const UPGRADE = /\b(upgrad|updat|migrat|mov|switch|go)(e[sd]?|ing)?\b|\bchang(es?|ed)\b/i;
@@ -576,7 +577,7 @@
       saves = true;
     }
     const about = {
-      shared: SHARED.test(asked),
+      shared: SHARED.test(asked) && !TRACE.test(asked),
       accuracy: ACCURACY.test(asked),
       layouts: Boolean(state.model) &&
         (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked) || Boolean(anyWithExperts)),
@@ -1679,6 +1680,7 @@
             : ""
         }`,
         links: [[`size a deployment for ${found.crowd.said}`, sized]],
+        atOnce: Boolean(model && own),
       };
     }
     if (workload?.said.length) {
@@ -2109,6 +2111,7 @@
     const mix = home.map((word) => MIX.exec(word)?.[1]).find(Boolean) || "q4_k_m";
     const device = own?.id || state.gpu || sized?.id;
     return {
+      machine: own?.id,
       slot: model && device && !(state.tp > 1) && !unread && (USUAL_MIX[mix] || mix) === "q4_k_m" && {
         model: model.id,
         gpu: device,

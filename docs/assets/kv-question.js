@@ -449,8 +449,10 @@
   const MOST_ROWS = 5;
 
   /* The last sentence before a table, without its first words. */
-  const leading = ({ textContent }) =>
-    plain(textContent).split(/(?<=\.) (?=[A-Z])/).pop().replace(/^The (next )?table (shows|is) /, "")
+  const leading = ({ textContent }, model) =>
+    plain(textContent).split(/(?<=\.) (?=[A-Z])/).filter((one, _, all) =>
+      one.includes(model) || !all.some((other) => other.includes(model))
+    ).pop().replace(/^The (next )?table (shows|is) /, "")
       .replace(/^./, (one) => one.toUpperCase());
 
   /* A row in words: what it is of, and each value with the head of its column. */
@@ -494,7 +496,7 @@
     );
     const sentences = spoken.length
       ? own.flatMap(({ textContent }) => plain(textContent).split(/(?<=\.) (?=[A-Z])/))
-      : [`${leading(own[0])} ${[...new Set(own.slice(1).map(rowText))].join("; ")}.`];
+      : [`${leading(own[0], said.MODEL)} ${[...new Set(own.slice(1).map(rowText))].join("; ")}.`];
     const none = missing && `No number: ${missing}. `;
     return [...sentences.filter((one) => !one.includes(`${NONE} `)), none, exampleOf(form, said, taken)]
       .filter(Boolean).join(" ").trim();

@@ -201,7 +201,6 @@ def test_programs_of_one_computer_lead_to_their_answer(reader, text, said, comma
             "vllm 0.11 vs 0.33 llama 8b",
             "compare/?model=meta-llama--Llama-3.1-8B-Instruct&engines=vllm-0.11,vllm",
         ),
-        ("200 agents with idle sessions", "questions/coding-agents/?requests=200"),
     ],
 )
 def test_a_question_of_another_page_leads_there(reader, text, target):
