@@ -281,7 +281,7 @@ def main() -> int:
         report = yaml.safe_load(OUT.read_text(encoding="utf-8"))
     if given.ask_engine:
         asked(report, catalog, given.ask_engine, given.configs)
-        report["checked_with"] = f"recorded rules and the planner of vLLM {catalog.engines['vllm'].version}"
+        report["checked_with"] = f"recorded rules and the code of vLLM {catalog.engines['vllm'].version}"
     head = "# Made by scripts/check_recipes.py; GB are 10^9 bytes, GiB 2^30. Facts of the recipes and figures of this program.\n"
     given.out.write_text(head + yaml.safe_dump(report, sort_keys=False, width=160), encoding="utf-8")
     print(

@@ -266,7 +266,7 @@ for name, factor, spare in (
 
 table(
     "Replicas of two H100s each, 6,000 tokens",
-    ["Load", "Requests at the peak", "A replica holds", "Replicas", "H100s"],
+    ["Load", "Requests at the peak", "Requests per replica", "Replicas", "H100s"],
     rows,
 )
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 ({{ 6.9% = 829
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 requests ({{ 6.9% = 829
 # / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. The excluded requests contain a third
 # of all prompt tokens. For this model, [the traffic page](../traffic/index.md) excludes the same requests.
 #
@@ -352,7 +352,7 @@ table(
 # %% tags=["hide"]
 assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 # %% [markdown]
-# ## Memory of the host
+# ## Host memory
 #
 # An engine can copy blocks to the host when a request ends. Host and GPU then store nearly the same blocks, and together they
 # reach the hit rate of the larger one. If the engine copies only evicted blocks, the two together reach the hit
@@ -437,7 +437,7 @@ quiz(
         "What determines whether a block is a hit under LRU?",
         right(
             "Its reuse distance compared with the size of the cache",
-            "This is the number of other blocks used since its last use.",
+            "The reuse distance is the number of other blocks used since the last use of a block.",
         ),
         wrong("The seconds since its last use", "Time matters only through the traffic in the meantime."),
         wrong("Whether its session is still open", "Engines do not know sessions. They know blocks."),

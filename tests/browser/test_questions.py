@@ -288,7 +288,7 @@ def test_a_setting_of_the_example_is_no_reader_s_in_silence(browser, address):
     page.fill("#kv-context", "16K")
     page.press("#kv-context", "Tab")
     shown(page)
-    assert "As in the example: 40 requests." in page.inner_text("[data-kv-told]")
+    assert "As in the example: 40 concurrent requests." in page.inner_text("[data-kv-told]")
     way = page.locator(".kv-way--after").get_attribute("href")
     assert "context=16384" in way
     assert "requests" not in way

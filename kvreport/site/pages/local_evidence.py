@@ -11,7 +11,7 @@ from kvreport.catalog.local_logs import LocalLog
 from kvreport.evidence.judged_local_logs import Judged, LogScore, judge, judge_log
 from kvreport.publish.tracked_values import kept
 from kvreport.site.kit.tables import Cell, Table, listing, numbers, share_cell, texts
-from kvreport.words import engine_name
+from kvreport.words import counted, engine_name
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalog
@@ -42,7 +42,7 @@ def tables(catalog: Catalog) -> Iterator[Table]:
         texts("Log", lambda one: one.log.id),
         texts("Engine", lambda one: engine_name(one.log.engine)),
         texts("Model", lambda one: one.log.model),
-        numbers("Printed", lambda one: _mib(one.log.printed.values()), "MiB"),
+        numbers("Logged", lambda one: _mib(one.log.printed.values()), "MiB"),
         numbers("Predicted", lambda one: _mib(one.ours.values() if one.log.printed else ()), "MiB"),
         numbers("Error", lambda one: _error(one.total_error)),
         numbers("First error", lambda one: _error(one.log.first_error)),
@@ -72,14 +72,18 @@ def _checked(found: LlamaCheck) -> Table:
     compared = sum(one.compared for one in good)
     exact = sum(one.compute for one in good)
     stopped = sum(len(one.ended) for one in good)
-    rest = f". {stopped} more, at which llama.cpp itself stops, is left out" if stopped == 1 else ""
-    rest = f". {stopped} more, at which llama.cpp itself stops, are left out" if stopped > 1 else rest
+    rest = (
+        f". {counted(stopped, 'case|cases')} in which llama.cpp itself stops are left out"
+        if stopped > 1
+        else ""
+    )
+    rest = ". One case in which llama.cpp itself stops is left out" if stopped == 1 else rest
     return listing(
         f"Buffers that llama.cpp {found.build} plans for {len(good)} architectures: {exact} of {compared} compute buffers "
-        f"equal to the printed digit ({found.package}, processor only){rest}",
+        f"are equal to the printed digit ({found.package}, CPU only){rest}",
         good,
         texts("Architecture", lambda one: one.architecture),
-        texts("Shape of", lambda one: one.model),
+        texts("Model with this architecture", lambda one: one.model),
         numbers("Settings", lambda one: one.compared),
         numbers("Cache equal", lambda one: one.kv),
         numbers("State equal", lambda one: one.state),
@@ -93,12 +97,12 @@ def _checked(found: LlamaCheck) -> Table:
 def _held(found: MlxCheck) -> Table:
     same = sum(one.held == one.ours for one in found.rows)
     return listing(
-        f"Bytes that the cache classes of {found.package} hold: {same} of {len(found.rows)} equal; ours bound the others "
+        f"Bytes that the cache classes of {found.package} hold: {same} of {len(found.rows)} are equal; for the others, kvreport computes bounds "
         "(sliding-window layers between one chunk of a prompt and two)",
         found.rows,
         texts("Model", lambda one: one.model),
         numbers("Context", lambda one: one.context, "tokens"),
-        numbers("Held", lambda one: one.held, "bytes"),
+        numbers("Measured", lambda one: one.held, "bytes"),
         numbers("Predicted", lambda one: one.ours, "bytes"),
         numbers("Error", lambda one: _error(one.ours / one.held - 1)),
         sortable=True,

@@ -40,25 +40,25 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
         found.commands_that_do_not_start,
         texts("Recipe, variant and hardware", lambda one: _place(one, checkout, one.hardware)),
         texts("Command", lambda one: one.command),
-        texts("Why", _why),
+        texts("Reason", _why),
         numbers(
-            "Short",
+            "Memory short",
             lambda one: f"{one.short_gib_per_gpu:,.1f}" if one.short_gib_per_gpu else "-",
             "GiB per GPU",
         ),
-        numbers("Length", _length, "tokens"),
+        numbers("Length that would start", _length, "tokens"),
         texts("vLLM's own code", lambda one: said(one.engine)),
         css="kv-words",
         noun="commands",
     )
     if found.commands_without_numbers:
         yield listing(
-            f"{unknown} of {commands} commands name a model without numbers; the list of models known only by name shows what was "
-            "tried for each",
+            f"{unknown} of {commands} commands name a model without numbers; the list of models known only by name shows which "
+            "sources were searched for each",
             found.commands_without_numbers,
             texts("Model", lambda one: one.model),
             numbers("Commands", lambda one: one.commands),
-            texts("Why", lambda one: one.why),
+            texts("Reason", lambda one: one.why),
             css="kv-words",
             noun="models",
         )
