@@ -31,7 +31,7 @@ from kvreport.evidence.observation_files import read_observations
 from kvreport.evidence.validation import Compared, validate
 from kvreport.resources import data_dir
 
-_NO_POOL = "end to end: the source states neither pool nor tokens"
+_NO_POOL = "from flags: the source states neither pool nor tokens"
 
 
 def row(case: Compared) -> dict[str, Any]:

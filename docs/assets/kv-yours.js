@@ -402,13 +402,13 @@
           : make(
             "p",
             { class: "kv-note" },
-            `Weights need ${gib(budget.weights)} GiB per GPU; ${gib(budget.total_bytes)} GiB are usable.`,
+            `Weights need ${gib(budget.weights)} GiB per GPU; ${gib(budget.total_bytes)} GiB is usable.`,
           ),
         definitions("kv-facts", [
           ["Stored weights per GPU (GiB)", gib(answer.weight_bytes_per_gpu)],
           ["KV cache per token (bytes)", perToken(answer, model)],
           [`KV cache per request of ${length} (GiB)`, gib(answer.kv_bytes_per_request_per_gpu, 3)],
-          ["Longest request that fits (tokens)", count(answer.max_context_tokens)],
+          ["Longest context that fits (tokens)", count(answer.max_context_tokens)],
           ["Limited by", limit(answer, answer)],
         ]),
         again,
@@ -468,7 +468,7 @@
         make("h3", {}, "Every GPU"),
         serving.length && tableOf(
           `Fewest GPUs that serve one request of ${tokens(Number(own.context))} tokens, and what they serve`,
-          ["GPU", "GPUs", "Requests", "Stored weights per GPU (GiB)", "Longest request (tokens)"],
+          ["GPU", "GPUs", "Requests", "Stored weights per GPU (GiB)", "Longest context (tokens)"],
           serving.map((
             row,
           ) => [

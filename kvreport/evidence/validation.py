@@ -29,6 +29,7 @@ from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
 from kvreport.startup_log.release import RELEASE_OF
 from kvreport.startup_log.start import Comparison
+from kvreport.words import engine_name
 
 FAMILIES: Final = {
     "vllm": "vllm",
@@ -128,7 +129,9 @@ def compare(catalog: Catalog, observation: Observation) -> Compared:
     old = None
     if engine is None:
         old = not_computed(catalog.engines.values(), observation.engine, _version(catalog, observation))
-        excluded.append(f"all: {old}" if old else f"all: the rules of {observation.engine} are not modeled")
+        excluded.append(
+            f"all: {old}" if old else f"all: the rules of {engine_name(observation.engine)} are not modeled"
+        )
     release: str | None = None
     judged = Judgment()
     if observation.unusable is not None:

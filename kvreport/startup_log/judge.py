@@ -86,7 +86,7 @@ def _of_range(found: Judgment) -> Iterator[str]:
         return
     least, most = (max(int(one.pool_bytes), 0) / GIB for one in (wide, narrow))
     where = "inside it or its band" if held else "outside it and its band"
-    yield f"end to end: by the copy's name the pool is {least:.2f} to {most:.2f} GiB, and the log's is {where}"
+    yield f"from flags: by the name of the copy, the pool is {least:.2f} to {most:.2f} GiB, and the log's is {where}"
 
 
 def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
@@ -118,7 +118,7 @@ class _Judging:
             self.found.excluded.append(f"weights: {start.weights_unclear}")
         elif start.as_range:
             self.found.narrow = replace(start, model=narrowed(start.model)).laid_out()
-            self.found.excluded.append("weights: by the copy's name they are a range")
+            self.found.excluded.append("weights: the name of the copy allows a range of sizes")
         elif printed.load:
             yield Comparison(start.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
         laid = self.found.deployment = start.laid_out()
@@ -176,7 +176,7 @@ class _Judging:
     def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
         start, flags, printed = self.start, self.start.flags, self.start.printed
         if not known or start.accelerator is None:
-            self.found.excluded.append("end to end: model format or device is not stated")
+            self.found.excluded.append("from flags: the weight format or the device is not stated")
             return
         stated, taken = flags.stated_utilization, flags.utilization
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
@@ -192,13 +192,15 @@ class _Judging:
                 and self._holds(self.found.narrow, flags.context_tokens) != self.found.starts
             ):
                 self.found.starts = None
-                self.found.excluded.append("start: which layers the copy keeps wider decides")
+                self.found.excluded.append(
+                    "start: the answer depends on which layers the copy keeps in more bits"
+                )
             short, band = map(int, laid.start_shortage or (0, 0))
             if 0 < short <= band:
                 self.found.starts = None
-                self.found.excluded.append("start: what other processes leave free on this machine decides")
+                self.found.excluded.append("start: the answer depends on the memory that other processes use")
         elif printed.refused:
-            self.found.excluded.append("start: the longest context is not stated")
+            self.found.excluded.append("start: the maximum context is not stated")
         available = printed.pool if self._same_rank(laid) else None
         if available is None:
             available = printed.halves
@@ -235,7 +237,7 @@ class _Judging:
         tokens = int(with_pool(laid, int(printed.pool)).printed_tokens(context))
         together = not SAME_RANK_WITHIN < tokens / printed.tokens - 1 <= OTHER_RANK_WITHIN
         if not together:
-            self.found.excluded.append("pool: the quoted pool and tokens are of different ranks")
+            self.found.excluded.append("pool: the quoted pool and tokens belong to different ranks")
         return together
 
     def _buffers(self) -> Iterator[Comparison]:
@@ -248,7 +250,9 @@ class _Judging:
         if printed.cache is not None:
             latent = any(isinstance(c, Latent) for group in start.model.layers for c in group.caches)
             if latent and printed.values:
-                self.found.excluded.append("buffers: run without MLA, with keys and values of every head")
+                self.found.excluded.append(
+                    "buffers: the server ran without MLA and stored keys and values of every head"
+                )
             elif start.plan_unclear is not None:
                 self.found.excluded.append(f"buffers: {start.plan_unclear}")
             else:

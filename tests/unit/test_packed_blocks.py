@@ -47,7 +47,7 @@ def test_tokens_of_a_pool_are_those_that_the_release_prints(name, within):
 def test_a_pool_is_left_out_for_another_rank_s_alone(name, counted):
     errors, left = judged(name)
     assert ("pool" in errors) == counted
-    assert ("of different ranks" in repr(left)) != counted
+    assert ("to different ranks" in repr(left)) != counted
 
 
 def test_a_stage_without_layers_of_a_group_counts_the_pages_of_the_whole_model():

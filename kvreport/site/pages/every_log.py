@@ -125,7 +125,7 @@ def _excluded(found: Validation) -> Table:
             "Model, as named in the log", lambda case: Cell(case.observation.model, hint=case.observation.id)
         ),
         texts("Engine", lambda case: engine_name(case.observation.engine)),
-        texts("Reason", lambda case: "; ".join(case.excluded)),
+        texts("Reason", lambda case: "; ".join(one.removeprefix("all: ") for one in case.excluded)),
     )
 
 
