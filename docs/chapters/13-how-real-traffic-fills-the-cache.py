@@ -1,7 +1,7 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 requests ({{ 6.9% = 829
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 ({{ 6.9% = 829
 # / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. The excluded requests contain a third
 # of all prompt tokens. For this model, [the traffic page](../traffic/index.md) excludes the same requests.
 #
