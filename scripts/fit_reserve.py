@@ -24,9 +24,10 @@ with replacement.
 
 SGLang has no fitted constants, and few logs. Its band is calibrated the same way, on first sights alone, by kind of start: one rank or
 several, apart for models that draft or have weights of four bits, and memory shared with a CPU. Each kind has the conformal
-quantile of its logs. On several ranks an error counts by the root of the device's memory. Measured on nine sources, from 24 to
-288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root and by 1.53 per byte of memory. So a share of the memory
-describes them no better than the root. What the band holds by further traits of starts is published with it.
+quantile of its logs, and a kind of n sources, fewer than ten, one n-th more. On several ranks an error counts by the root of the
+device's memory. Measured on nine sources, from 24 to 288 GB: the logarithms of errors spread by 1.67 in bytes, by 1.54 per root
+and by 1.53 per byte of memory. So a share of the memory describes them no better than the root. What the band holds by further
+traits of starts is published with it.
 
 ``--write`` puts constants and band into ``data/engines/vllm/rules.yaml`` and the figures into
 ``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.
@@ -641,7 +642,8 @@ def taken_before(catalog: Catalog, observations: Iterable[Observation]) -> dict[
 def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Bytes that four in five first sights lie within, by kind of start; of several ranks, on a device of 80 GiB.
 
-    A kind of fewer than ten sources is wider than the widest other of as many ranks, and one without logs has only that.
+    A kind of fewer than ten sources is wider than the widest other of as many ranks, and one without logs has only that. The widest
+    of n sources is wider by one n-th: a quantile of so few is the largest of them, which the next source exceeds one time in n + 1.
     """
     known = {kind: [row for row in first_sights(rows) if row["kind"] == kind] for kind in SGLANG_BANDS}
     sources = {kind: len({row["source"] for row in of}) for kind, of in known.items()}
@@ -663,7 +665,8 @@ def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
         ]
         width = own.get(kind, 0.0)
         if sources[kind] < LEAST_IN_CLASS:
-            width = max([width, *(FEW * other for other in others)])
+            few = 1 + 1 / sources[kind] if sources[kind] else 0.0
+            width = max([few * width, *(FEW * other for other in others)])
         found[kind] = float(f"{width:.3g}")
     return found
 

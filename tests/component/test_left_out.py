@@ -286,15 +286,16 @@ def test_the_evidence_page_says_what_sglang_s_band_covers(published: dict[str, A
 
 
 def test_devices_that_share_their_memory_widen_no_other_band() -> None:
+    # One source: twice its error.
     found = fitting.widths([_seen("a", 1), _seen("b", 9, "unified")])
-    assert found["plain"] == pytest.approx(1 << 20, rel=0.01)
-    assert found["unified"] == pytest.approx(9 << 20, rel=0.01)
+    assert found["plain"] == pytest.approx(2 << 20, rel=0.01)
+    assert found["unified"] == pytest.approx(18 << 20, rel=0.01)
 
 
 def test_the_band_of_several_ranks_grows_with_the_root_of_the_memory() -> None:
     rows = [_seen("a", 2048, "plain_ranks", 320), _seen("b", 1, "plain_ranks", 80)]
-    # An error of 2 GiB on 320 GiB is one of 1 GiB on 80 GiB.
-    assert fitting.widths(rows)["plain_ranks"] == pytest.approx(1 << 30, rel=0.01)
+    # An error of 2 GiB on 320 GiB is one of 1 GiB on 80 GiB, and two sources are half again as wide.
+    assert fitting.widths(rows)["plain_ranks"] == pytest.approx(3 << 29, rel=0.01)
     catalog = open_catalog()
     engine = catalog.engine("sglang")
     large, small = catalog.accelerator("mi355x"), catalog.accelerator("rtx-4090")

@@ -781,6 +781,7 @@ def test_a_large_workspace_is_cut_out_of_a_freed_copy(catalog: Catalog) -> None:
         ),  # finch-029, and finch-083 on an RTX 4090: results of 6 MiB.
         ("openai/gpt-oss-20b", "rtx-4090", 2048, True),  # apron-008: 11 MiB, attention in 16 bits.
         ("meta-llama/Llama-3.1-8B-Instruct", "rtx-4090", 2048, False),  # apron-017: 16 MiB.
+        ("Qwen/Qwen2.5-7B-Instruct", "rtx-3090", 2048, False),  # teal-003: 14 MiB.
         ("Qwen/Qwen3-32B", "a100-pcie-80gb", 2048, False),  # apron-014: 20 MiB.
         (
             "Qwen/Qwen3-0.6B-FP8",

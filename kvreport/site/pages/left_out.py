@@ -66,7 +66,7 @@ def _bands(family: str, bands: dict[str, Band]) -> Table:
     return listing(
         f"{engine_name(family)}: the band fitted to contain 80% of first predictions, by kind of server. "
         "For several ranks, the width shown is for an 80 GiB GPU; it grows with the square root of the GPU's memory. "
-        "Kinds with fewer than ten sources have too few logs for a precise width, so their band is wide",
+        "Kinds with fewer than ten sources have too few logs for a precise width, so their band is 1/n wider for n sources",
         bands,
         texts("Kind of server", lambda name: BANDS.get(name, name)),
         numbers("Sources", lambda name: bands[name].sources),
