@@ -280,7 +280,7 @@
 
   /* What each side of a comparison holds, and which holds more, as a sentence: sides are models, accelerators with as many GPUs
      as the question says, or engines. Without a number, all have as many GPUs as the one that needs most. */
-  async function sidesOf({ each, gpus, also = [], engines, state }, base) {
+  async function sidesOf({ each, gpus, also = [], engines, forms = [], state }, base) {
     const listed = each.length ? each : [state.gpu, ...gpus].map((id) => [id, state.tp]);
     const names = engines.length > 1 ? [...new Set(engines)] : [state.engine];
     const sides = [];
@@ -293,25 +293,30 @@
         }
       }
     }
+    if (forms.length) sides.splice(0, 1, ...forms.map((form) => ({ ...sides[0], ...form })));
     if (sides.length < 2 || sides.some(({ gpu }) => !gpu)) return "";
-    const answered = ({ site, model, gpu, tp }) => {
-      const asked = kvreport.settled(site, { ...state, gpu: gpu.id, tp });
+    const answered = ({ site, model, gpu, tp, weights = state.weights }) => {
+      const asked = kvreport.settled(site, { ...state, gpu: gpu.id, tp, weights });
       return kvreport.result.facts(site, model, gpu, asked, kvState.pick(site, model, gpu, asked));
     };
-    const capital = (text) => text.replace(/^(one|on|with)\b/, (one) => one[0].toUpperCase() + one.slice(1));
+    const capital = (text) =>
+      text.replace(/^(one|on|with|weights)\b/, (one) => one[0].toUpperCase() + one.slice(1));
     const fewest = Math.max(...sides.map((side) => answered(side).deployment?.layout.tp || 1));
     const several = (of) => new Set(sides.map(of)).size > 1;
     const models = several(({ model }) => model.name), engined = several(({ site }) => site.engine.name);
-    const devices = each.length || several(({ gpu }) => gpu.id);
+    const devices = each.length || several(({ gpu }) => gpu.id) || several(({ tp }) => tp);
     const told = sides.map((side) => {
       const tp = side.tp || fewest,
         one = answered({ ...side, tp }),
         where = kvreport.onDevices(tp, side.gpu.short);
-      const form = side.site.weight_formats.find(({ name }) => name === one.deployment?.weightFormat);
-      const held = one.answer?.users ? kvCapacity.poolTokens(one.deployment, one.context) : 0;
+      const wanted = side.weights || state.weights, used = one.deployment?.weightFormat;
+      const form = side.site.weight_formats.find(({ name }) => name === (wanted || used));
+      const other = wanted && used && wanted !== used; // the model has no numbers in this format
+      const held = one.answer?.users && !other ? kvCapacity.poolTokens(one.deployment, one.context) : 0;
       const what = [
         models && side.model.name,
         engined && side.site.engine.label,
+        forms.length && !devices && `weights in ${form?.label || wanted.toUpperCase()}`,
         devices && where,
       ].filter(Boolean).join(" on ");
       return {
@@ -323,12 +328,15 @@
           ? `KV cache for ${count(held)} tokens, ${
             kvreport.plural(one.answer.users, "request|requests")
           } of ${one.names.context} at once, one context of at most ${count(one.deployment.longest)} tokens`
+          : other
+          ? "no numbers here, because only some copies of the model have this format"
           : `no request of ${one.names.context} fits`,
+        other,
       };
     });
     const [most, next] = [...told].sort((a, b) => b.held - a.held), [{ model, site }] = sides;
-    const winner = most.held > next.held
-      ? `${most.what} ${/^\d+ ×/.test(most.what) ? "hold" : "holds"} more context${
+    const winner = most.held > next.held && !told.some(({ other }) => other)
+      ? `${most.what} ${/^(\d+ ×|Weights)/.test(most.what) ? "hold" : "holds"} more context${
         next.held ? `: ${kvreport.fixed(most.held / next.held, 1)} times as many tokens` : ""
       }.`
       : "";
@@ -339,7 +347,7 @@
     ].filter(Boolean).join(" ");
     const form = told.find((one) => one.form)?.form;
     return `${capital(same)}${
-      form && told.every((one) => !one.form || one.form === form)
+      form && (devices || !forms.length) && told.every((one) => !one.form || one.form === form)
         ? ` and weights ${form.label.replace(/^(?!as )/, "in ")}`
         : ""
     }. ${winner} ${told.map((one) => `${one.what}: ${one.said}`).join(". ")}.`;
@@ -720,6 +728,7 @@
     const wide = kvState.fewest(here, model, gpu, usual), wanted = state.requests || users(wide);
     if (!wanted || users(wide) < wanted) return "";
     const told = (one) => kvreport.result.devicesText(one.layout, gpu);
+    const shown = kvState.fewest(here, model, gpu, kvreport.settled(here, kvreport.now()));
     const same = kvState.deployments(here, model, gpu, { ...now, ...kvState.stateOf(wide.layout) })[0];
     const least = kvState.pick(here, model, gpu, { ...free, requests: state.requests });
     const few = kvState.pick(here, model, gpu, { ...free, requests: wanted });
@@ -728,7 +737,7 @@
     return [
       state.tp === undefined && least.devices < wide.devices && least.devices < few.devices &&
       `One request fits on ${told(least)} in place of ${told(wide)}.`,
-      same && kvreport.now().tp !== wide.layout.tp &&
+      same && shown?.layout !== wide.layout &&
       `On ${told(wide)}: ${count(users(same))} requests in place of ${count(users(wide))}.`,
       fewer
         ? `${requests} then fit on ${told(few)} in place of ${told(wide)}.`

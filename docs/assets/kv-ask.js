@@ -383,6 +383,7 @@
      understood: what they are, in words;
      missed: words that nothing here has;
      home: words of programs, files and machines of one computer; machine: the id of that machine;
+     forms: two changes of the state, between which the question chooses;
      gpus: ids of further accelerators, which a comparison has; each: [accelerator, number] where their numbers differ;
      unlisted: a name with another release number than the model's;
      engines: names of the engines that were named; unpublished: releases without numbers here, with the nearest; releases:
@@ -407,10 +408,11 @@
     const [crowd, uncrowded] = crowdIn(unsized, workload);
     const stated = STATED.exec(uncrowded);
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
-    const price = HOURLY.exec(uncrowded);
+    const price = HOURLY.exec(uncrowded),
+      sizes = SIZES_APART.exec(uncrowded);
     const text = [stated, bound, price].reduce(
       (rest, one) => (one ? rest.replace(one[0], " ") : rest),
-      uncrowded,
+      sizes ? uncrowded.replace(sizes[0], `tp ${sizes[1]}`) : uncrowded,
     );
     const read = (said) =>
       wordsOf(ofServers(names, ofClouds(names, said).replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
@@ -576,10 +578,16 @@
       missed.splice(change, 1);
       saves = true;
     }
+    const apartBy = formatsApart(asked, state, understood, missed);
+    saves = apartBy || saves;
+    const forms = apartBy || also.length || gpus.length
+      ? []
+      : formsApart(asked, sizes, state, understood, missed);
+    if (sizes && !forms.length) missed.push(`tp ${sizes[2]}`);
     const about = {
       shared: SHARED.test(asked) && !TRACE.test(asked),
       accuracy: ACCURACY.test(asked),
-      layouts: Boolean(state.model) &&
+      layouts: Boolean(state.model) && !forms.length &&
         (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked) || Boolean(anyWithExperts)),
       upgrade: engines.length + unpublished.length > 1 && UPGRADE.test(asked),
       trace: TRACE.test(asked),
@@ -601,7 +609,6 @@
         ...list.filter((word, n) => list.indexOf(word) !== n || !spoken.some((own) => own.test(word))),
       );
     }
-    saves = formatsApart(asked, state, understood, missed) || saves;
     if (missed.includes("idle")) {
       const place = understood.findIndex((said) => said.endsWith(" concurrent requests"));
       if (place >= 0) understood[place] = understood[place].replace("concurrent requests", "sessions");
@@ -638,6 +645,7 @@
       home,
       gpus,
       each,
+      forms,
       unlisted: missed.includes(unlisted?.split(" ").pop()) ? unlisted : null,
       hits,
       others,
@@ -898,6 +906,42 @@
       `${cache ? "KV cache" : "weights"} in ${small.toUpperCase()}, compared with ${wide[0].toUpperCase()}`,
     );
     return true;
+  }
+
+  const EITHER = "(?: weights)? (?:vs\\.?|versus|or|against|compared (?:to|with)) ";
+  const SIZES_APART = new RegExp(
+    `\\b(?:tp|tensor[- ]parallel(?:ism)?)[= ]?(\\d+)${EITHER}(?:(?:tp|tensor[- ]parallel(?:ism)?)[= ]?)?(\\d+)\\b`,
+    "i",
+  );
+  const FORMATS_APART = new RegExp(
+    `\\b(${Object.keys(FORMATS).join("|")})\\b${EITHER}(${Object.keys(FORMATS).join("|")})\\b`,
+    "i",
+  );
+
+  /* "nvfp4 vs fp8", "tp 2 or 4": one case in two forms, each as a change of the state. */
+  function formsApart(text, sizes, state, understood, missed) {
+    const formats = !sizes && FORMATS_APART.exec(text.toLowerCase());
+    if (!(sizes || formats) || !state.model || !state.gpu || state.pp || state.dp || state.ep) return [];
+    const pair = (sizes || formats).slice(1, 3);
+    if (sizes) {
+      delete state.tp;
+      understood.splice(
+        understood.indexOf(`tensor parallel ${pair[0]}`),
+        1,
+        `TP ${pair.join(" and ")}, compared`,
+      );
+      return pair.map((word) => ({ tp: Number(word) }));
+    }
+    for (const list of [missed, understood]) {
+      list.splice(
+        0,
+        list.length,
+        ...list.filter((word) => !pair.some((one) => word.toLowerCase().startsWith(one))),
+      );
+    }
+    delete state.weights;
+    understood.push(`weights in ${pair.map((one) => one.toUpperCase()).join(" and ")}, compared`);
+    return pair.map((word) => ({ weights: FORMATS[word][1] }));
   }
 
   /* "one h200 node" has as many GPUs as a usual server. */
@@ -1751,6 +1795,21 @@
           ["compare equal numbers of these GPUs", `compare/?${equal}`],
           ...(state.requests ? [size] : []),
         ],
+        sides: true,
+      };
+    }
+    if (found.forms?.length) {
+      const { tp, weights, ...shared } = state;
+      return {
+        said: "",
+        rest: left.length ? `Not used: ${left.join(", ")}.` : "",
+        links: found.forms.map((form) => {
+          const [[name, value]] = Object.entries(form);
+          return [
+            name === "tp" ? `${value} GPUs` : `weights in ${value.toUpperCase()}`,
+            kvState.search({ tp, weights, ...shared, ...form }),
+          ];
+        }),
         sides: true,
       };
     }

@@ -673,3 +673,41 @@ def test_a_question_about_speed_is_answered_with_its_bounds(page, address):
     assert (
         f"Prefill of 16K takes at least {first:.1f} s." in said or f"at least {first * 1e3:.0f} ms." in said
     )
+
+
+def test_one_case_in_two_forms_is_answered_for_both(page, address):
+    """ "tp 2 vs 4" and "fp8 vs int4" kept the first and dropped the second."""
+    page.goto(address)
+    model = "meta-llama/Llama-3.1-70B-Instruct"
+    ask(page, "llama 3.1 70b h100 tensor parallel 4 vs 8")
+    until(
+        page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('8 × H100: KV cache')"
+    )
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    for tp in (4, 8):
+        one = estimate(model, gpu="h100-sxm-80gb", tensor_parallel=tp, context_tokens=8192)
+        assert (
+            f"{tp} × H100: KV cache for {one.kv_pool_tokens:,} tokens, {one.max_concurrent_requests} requests"
+            in said
+        )
+    ask(page, "llama 3.1 70b fp8 or int4 on one h100 at 16k")
+    until(page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('Weights in INT4')")
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    assert "Weights in FP8, one scale per output channel: no request of 16K fits" in said
+    one = estimate(model, gpu="h100-sxm-80gb", context_tokens=16384, weights="int4")
+    assert (
+        f"KV cache for {one.kv_pool_tokens:,} tokens, {one.max_concurrent_requests} requests of 16K at once"
+        in said
+    )
+
+
+def test_people_on_a_gpu_are_told_how_many_of_them_it_serves_at_once(page, address):
+    page.goto(address)
+    ask(page, "20 students share one 4090 with llama 3.1 8b, 2k each")
+    until(
+        page, "document.querySelector('[data-kv-slot=headline]').textContent.includes('at the same moment')"
+    )
+    users = estimate(LLAMA, gpu="rtx-4090", context_tokens=2048).max_concurrent_requests
+    enough = "enough" if users >= 20 else "not enough"
+    said = page.locator("[data-kv-slot=headline]").inner_text()
+    assert f"serves {users} requests of 2K at once on one RTX 4090, which is {enough} if all 20" in said
