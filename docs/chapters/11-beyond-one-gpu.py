@@ -255,7 +255,7 @@ HEAD = [
     "Requests of the deployment",
     "Weights per GPU, GiB",
     "Pool per GPU, GiB",
-    "One request per GPU, GiB",
+    "Cache of one request per GPU, GiB",
 ]
 table(f"An MLA model: {NAME} as released", HEAD, list(mla.values()))
 

@@ -182,7 +182,7 @@ def lacks_class(ruling: Ruling, engine: Engine, model: Model) -> str:
         found += f"; the nearest that it has is {near}" if near else ""
     able = _able_from(ruling, name)
     if able is not None and not _in_backend(ruling, model):
-        found += ". Its Transformers backend runs models with attention in every layer alone"
+        found += ". Its Transformers backend runs only models with attention in every layer"
         found += ", and with the same heads in all of them" if cache_kinds(model) <= _IN_BACKEND else ""
     elif able is not None:
         found += (

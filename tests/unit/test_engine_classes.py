@@ -321,7 +321,7 @@ def test_what_the_transformers_backend_runs_says_so_and_states_do_not_run_there(
     assert any("Transformers backend (transformers 5.20.2)" in said for said in unlisted.request.assumptions)
     hybrid = catalog.model("google/recurrentgemma-2b")
     reason = judge(launch(catalog, "vllm"), catalog.accelerator("h100"), hybrid).reason
-    assert "attention in every layer alone" in reason
+    assert "only models with attention in every layer" in reason
     own = kvreport.estimate("Qwen/Qwen3-8B", gpu="h100", context_tokens=2048)
     newer = kvreport.estimate("google/gemma-4-12B-it", gpu="h100", engine="vllm@0.22.0", context_tokens=2048)
     assert newer.verdict_reason.endswith(
