@@ -2082,6 +2082,7 @@
       const values = { context: state.context, weights: state.weights, tp: state.tp, name: filter.join(" ") };
       return {
         search: unused.length > 2,
+        machine: atHome && !(state.tp > 1) ? own.id : undefined,
         said: `No model is named. The list for ${own.name} has every model.${rest}`,
         links: [
           ...names.machines.filter(({ id }) => id === own.id).map(({ id, name }) => [
