@@ -374,7 +374,7 @@ class Query:
         "-ncmoe",
         low=0,
         high=1 << 16,
-        help="number of first layers whose experts stay on the CPU (default: 0)",
+        help="number of layers, counted from the first, whose experts stay on the CPU (default: 0)",
     )
     cache_type_k: str | None = _home.text(
         "--cache-type-k", "-ctk", metavar="TYPE", help="ggml type of the cached keys (default: f16)"

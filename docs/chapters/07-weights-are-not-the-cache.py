@@ -50,7 +50,7 @@ guess(
     low=1,
     high=1000,
     why="The size is the same. Keys and values are **results**, computed while the model runs. The engine stores them in the type that "
-    "`--kv-cache-dtype` sets. Without that flag, it uses 16 bits.",
+    "`--kv-cache-dtype` sets. Without that flag, it uses 16 bits unless the checkpoint's configuration sets another format.",
 )
 
 # %% [markdown]
@@ -124,7 +124,7 @@ choose(
     wrong("4-bit weights", "The weights are a fifth of the memory. Shrinking them adds a few requests."),
     right(
         "An 8-bit cache",
-        "An 8-bit cache halves the need of each request, and the cache is most of the memory.",
+        "An 8-bit cache halves what each request needs, and the cache takes most of the memory.",
     ),
     wrong("Both give the same", "On a small GPU, both give about the same. On a large GPU, they do not."),
 )
@@ -162,7 +162,7 @@ instrument(
         f"Choose both formats for {NAME} on an RTX 4090 with requests of 16K tokens",
         (
             Slider("bits", "Bits per weight", (4, 8, 16), 2),
-            Slider("kv", "Bits per number of the cache", (4, 8, 16), 2),
+            Slider("kv", "Bits per cached number", (4, 8, 16), 2),
             Slider("number", "Concurrent requests", (1, 2, 4, 6, 8, 12, 16, 24, 32), 2),
         ),
         (
@@ -173,7 +173,7 @@ instrument(
             Output("part", "", "ratio", ("kv", 16)),
             Output("sixteen", "", "product", ("request", "number")),
             Output("cache", "KV cache", "product", ("sixteen", "part"), "GiB.1"),
-            Output("used", "Together", "total", ("weights", "cache"), "GiB.1"),
+            Output("used", "Total", "total", ("weights", "cache"), "GiB.1"),
             Output("state", "Result", "memory_state", ("used", "memory"), "words:fits|out of memory"),
         ),
         {
@@ -218,7 +218,7 @@ bars(
 # %% [markdown]
 # ## What teams do about it
 #
-# A 4-bit file is only half of the solution. Teams also reduce a factor of the cache formula. They use a model with fewer KV heads
+# A 4-bit file is only half of the solution. Teams also shrink the cache itself. They use a model with fewer KV heads
 # ([GQA, MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
 # a quantized cache, or a limit on concurrency. The cache format is set with `--kv-cache-dtype` in vLLM and SGLang,
 # `kv_cache_config` in TensorRT-LLM, and `--cache-type-k` and `--cache-type-v` in llama.cpp. Hosted services such as the Claude
@@ -311,7 +311,7 @@ quiz(
     ),
     item(
         "Does an FP8 checkpoint have an FP8 cache?",
-        right("Only if its configuration or a flag sets this format", "Otherwise the cache has 16 bits."),
+        right("Only if its configuration or a flag sets this format", "Otherwise, the cache is 16-bit."),
         wrong("Yes, always", "Weights and cache are separate settings."),
         wrong("Never", "Some checkpoints declare a KV format with scales."),
     ),

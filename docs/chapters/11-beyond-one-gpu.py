@@ -69,7 +69,7 @@ guess(
     unit="requests",
     low=1,
     high=10_000,
-    why=f"{four / two:.1f} times as many. With two GPUs, the weights take most of the memory. The memory of two more GPUs "
+    why=f"That is {four / two:.1f} times as many. With two GPUs, the weights take most of the memory. The memory of two more GPUs "
     "is almost entirely free for the cache.",
 )
 
@@ -252,10 +252,10 @@ guess(
 # %%
 HEAD = [
     "Layout",
-    "Requests of the deployment",
+    "Requests, whole deployment",
     "Weights per GPU, GiB",
     "Pool per GPU, GiB",
-    "Cache of one request per GPU, GiB",
+    "Cache of one request on each GPU, GiB",
 ]
 table(f"An MLA model: {NAME} as released", HEAD, list(mla.values()))
 
@@ -302,7 +302,7 @@ curves(
         "Llama 3.1 70B, 8-bit weights": [
             q.fits("llama-3.1-70b", "H100", tokens=8192, tp=n, weights="fp8") for n in (2, 4, 8)
         ],
-        "as many times two": [two * n // 2 for n in (2, 4, 8)],
+        "twice as many with every doubling": [two * n // 2 for n in (2, 4, 8)],
     },
     x_title="GPUs (tensor parallel)",
     y_title="Concurrent requests",
@@ -337,7 +337,7 @@ guess(
 # %%
 table(
     "100 requests of 4,000 tokens to Llama 3.1 8B on an H100, in blocks of 16, by their common prefix",
-    ["Tokens in common", "Cache, GiB", "Saved", "Reading a prompt, ms at least"],
+    ["Tokens in common", "Cache, GiB", "Saved", "Minimum time to read a prompt, ms"],
     [
         [f"{n:,}", held / GiB, f"{saved:.0%}", 1e3 * seconds]
         for n, held, saved, seconds in zip(
@@ -354,14 +354,14 @@ table(
 #
 # ## Offloading: the cache outside the GPU
 #
-# An engine can move a cache that no running request needs to the computer's main memory or to disk, and bring it back later.
+# If no running request needs a cache, an engine can move it to the computer's main memory or to disk, and bring it back later.
 # Is this faster than reading the text again?
 
 # %%
 CONTEXTS = [8192, 32768, 131072]
 ways = {
-    "main memory over PCIe 4, sixteen lanes": "PCIe 4.0 x16",
-    "main memory over PCIe 5, sixteen lanes": "PCIe 5.0 x16",
+    "main memory over PCIe 4.0 x16": "PCIe 4.0 x16",
+    "main memory over PCIe 5.0 x16": "PCIe 5.0 x16",
     "main memory of a Grace chip": "NVLink-C2C",
     "one NVMe drive on PCIe 4": "NVMe (PCIe 4.0 x4)",
     "another server over 400 Gb/s": "400 Gb/s network",
@@ -381,7 +381,7 @@ table(
 )
 
 # %% tags=["hide"]
-fast, disk = moved["main memory over PCIe 5, sixteen lanes"], moved["one NVMe drive on PCIe 4"]
+fast, disk = moved["main memory over PCIe 5.0 x16"], moved["one NVMe drive on PCIe 4"]
 assert (fast.restore_s < again).all()
 claim(float(fast.restore_s[1]), 0.068, within=0.01)
 claim(float(disk.speedup[1]), 1.2, within=0.05)
@@ -405,11 +405,13 @@ instrument(
             Output("heads", "KV heads per GPU (Llama 3.1 70B)", "divided_heads", (8, "tp")),
             Output("layers", "", "ratio", (80, "pp")),
             Output("gtoken", "", "attention_token_bytes", ("layers", "heads", 128, 2)),
-            Output("gqa", "Llama: one request per GPU", "product", ("gtoken", "tokens"), "GiB.2"),
+            Output(
+                "gqa", "Llama: cache of one request on each GPU", "product", ("gtoken", "tokens"), "GiB.2"
+            ),
             Output("deep", "", "ratio", (deep, "pp")),
             Output("mtoken", "", "latent_token_bytes", ("deep", latent, rotary, 2)),
             Output(
-                "mla", f"{NAME}: latents of one request per GPU", "product", ("mtoken", "tokens"), "GiB.2"
+                "mla", f"{NAME}: latents of one request on each GPU", "product", ("mtoken", "tokens"), "GiB.2"
             ),
             Output("gpus", "GPUs", "product", ("tp", "pp")),
         ),

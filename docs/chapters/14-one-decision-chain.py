@@ -85,7 +85,7 @@ formula(
 #
 # ### 1. How many GPUs does the model need?
 #
-# Compare one, two, four and eight GPUs with weights of 16 and of 8 bits. The model fits if the weights and the engine's reserve
+# Compare one, two, four and eight GPUs with 16-bit and 8-bit weights. The model fits if the weights and the engine's reserve
 # leave room for one request of the maximum length.
 
 # %% tags=["hide"]
@@ -105,7 +105,7 @@ guess(
     low=1,
     high=64,
     why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB. One {GPU} has {q.memory(GPU) / GiB:.0f} GiB, and the engine "
-    f"uses 92% by default. With 8-bit weights, {fewest['fp8']} is enough to start.",
+    f"uses 92% by default. With 8-bit weights, the smallest number is {fewest['fp8']}.",
 )
 
 # %%
@@ -128,13 +128,13 @@ table(
 takeaway(
     f"Decision 1: 8-bit weights. The smallest number of GPUs is then {fewest['fp8']} instead of {fewest['bf16']}. Test "
     "the quality on your own texts. "
-    f"Plan with twice that number, {RANKS} GPUs, so that a larger batch fits next to the weights."
+    f"Plan for twice that number, {RANKS} GPUs, so that a larger batch fits alongside the weights."
 )
 
 # %% [markdown]
 # ### 2. Which cache format?
 #
-# The cache format determines how many requests fit in one batch and share each reading of the weights.
+# The cache format determines how many requests fit in one batch and share each read of the weights.
 
 # %% tags=["hide"]
 base = {kv: estimate(kv=kv, tensor_parallel=RANKS) for kv in ("bf16", "fp8")}
@@ -154,7 +154,7 @@ guess(
 # %%
 table(
     f"Requests of {MEAN:,} tokens on {RANKS} × {GPU} with 8-bit weights",
-    ["Cache", "Bytes per token and GPU", "Average requests in the pool"],
+    ["Cache", "Bytes per token and GPU", "Requests of average length in the pool"],
     [[kv, base[kv].kv_bytes_per_token_per_gpu, batch_of[kv]] for kv in base],
 )
 
@@ -233,9 +233,9 @@ table(
     [
         "GPUs",
         "Batch",
-        "Step, ms at least",
+        "Minimum step, ms",
         "Step at 0.6, ms",
-        "First token, s at least",
+        "Minimum time to first token, s",
         "First token at 0.6, s",
     ],
     [
@@ -297,7 +297,7 @@ curves(
     "more time gains nothing.",
     x=steps,
     lines={f"{n // 1000 or 1}K tokens each": frontier(RANKS, n) for n in (2000, MEAN, 16_000)},
-    x_title="Time per output token allowed (ms)",
+    x_title="Allowed time per output token (ms)",
     y_title="Tokens per second and GPU, at most",
     x_log=False,
     x_tokens=False,
@@ -376,7 +376,7 @@ for n in SIZES:
         ]
     )
 table(
-    f"Lower bounds for eight {GPU}s with full memory, without communication",
+    f"Best case for eight {GPU}s with full memory, without communication",
     ["Layout", "Requests", "Step, ms", "Decode tokens per second, at most", "First token, s"],
     rows,
 )
@@ -409,7 +409,7 @@ laid = {
 }
 table(
     f"Eight {GPU}s by layout, requests of the maximum length",
-    ["Layout", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of the deployment"],
+    ["Layout", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests, whole deployment"],
     [
         [
             name,
@@ -424,7 +424,7 @@ table(
 # %% tags=["hide"]
 share = replicas[RANKS].budget
 drawings.gpu_layout(
-    f"Decision 8: replicas of {RANKS} GPUs, as in decision 7: {8 // RANKS} in each server of eight. A failure then stops one replica, and "
+    f"Decision 8: replicas of {RANKS} GPUs, as in decision 7, and {8 // RANKS} of them in each server of eight GPUs. A failure then stops one replica, and "
     "communication stays within each replica. TP8 serves more requests.",
     [
         (
@@ -481,7 +481,7 @@ takeaway(
 gpu_seconds_decode = RANKS * decode_load / ARRIVALS / OUTPUT  # per output token
 gpu_seconds_prefill = RANKS * prefill_load / ARRIVALS / PROMPT  # per prompt token
 table(
-    f"Cost on {RANKS} {GPU} with full batches, at {PRICE:g} per GPU-hour and an efficiency of {EFFICIENCY:g}",
+    f"Cost on {RANKS} × {GPU} with full batches, at a price of {PRICE:g} per GPU-hour and an efficiency of {EFFICIENCY:g}",
     ["Tokens", "GPU-seconds per million", "Price per million"],
     [
         ["prompt", 1e6 * gpu_seconds_prefill, 1e6 * gpu_seconds_prefill / 3600 * PRICE],
@@ -521,7 +521,7 @@ bars(
         f"TP{RANKS}, FP8": {
             "weights": ("weights", share.weights),
             "reserve": (
-                "activations, driver, graphs",
+                "activations, libraries, graphs",
                 share.activations + share.non_framework + share.graphs,
             ),
             "cache": ("KV cache", share.kv_pool_bytes),
@@ -547,7 +547,7 @@ takeaway(
 #
 # ## Exercises
 #
-# The exercises are graded from easy to hard. Change the first cell of the downloaded notebook to check the last one.
+# The exercises are graded from easy to hard. To check the last exercise, change the first cell of the downloaded notebook.
 
 # %% tags=["hide"]
 short_prompt = q.prefill_time(
@@ -642,14 +642,14 @@ quiz(
         right(
             "Fewer bytes per token, or more memory and bandwidth", "Both raise the batch or shorten the step."
         ),
-        wrong("A smaller batch", "Fewer requests would share each reading of the weights."),
+        wrong("A smaller batch", "Fewer requests would share each read of the weights."),
     ),
     item(
         "Prompts are long and answers short. Where do the GPU-hours go?",
         wrong("To decode, as always", "This is true for chat with long answers."),
         right(
             "To prefill",
-            f"Every prompt token is computed, and there are {PROMPT / OUTPUT:g} times as many as output tokens.",
+            f"Every prompt token is computed, and there are {PROMPT / OUTPUT:g} times as many prompt tokens as output tokens.",
         ),
         wrong("Half and half", "The ratio depends on the lengths, and here it is far from half."),
     ),

@@ -87,4 +87,4 @@ def _tools(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
         f'<a data-kv-tool="{name}" href="{escape(link(uri, address), quote=True)}">{escape(words)}</a>'
         for name, words, address in listed
     )
-    return f'<p class="kv-case-tools"><strong>The same case in the tools:</strong> {links}</p>'
+    return f'<p class="kv-case-tools"><strong>Related pages:</strong> {links}</p>'

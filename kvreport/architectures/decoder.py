@@ -150,8 +150,8 @@ def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
     if keys.has(*_CONTEXT_KEYS):
         return context(keys), []
     note = (
-        "The config states no context limit, because the architecture has none. Unless a source below states the "
-        f"publisher's limit, kvreport uses {usual:,} tokens, which is common for the class."
+        "The config states no context limit, because the architecture has none. Unless one of the sources states the "
+        f"publisher's limit, kvreport uses {usual:,} tokens, a common limit for such models."
     )
     return usual, [note]
 

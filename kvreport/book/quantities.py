@@ -60,7 +60,7 @@ CONSTANTS: Final[Mapping[str, float]] = {
 
 
 def quantities(path: Path | None = None) -> Quantities:
-    """Return the functions from which pages and claims are computed, as methods.
+    """Return the functions that compute pages and claims, as methods of one object.
 
     Args:
         path: Folder of the catalog; None for the public catalog in the package.
@@ -365,7 +365,7 @@ class Quantities:
         return int(self._estimate(model, gpu, tokens, options).to_dict()["layers_on_device"])
 
     def first_sight(self, engine: str, figure: str) -> float:
-        """A figure of the errors of an engine's logs that were predicted before a rule knew them: ``median``, ``p90`` or ``logs``."""
+        """Error of the predictions made before an engine's logs influenced any rule: ``median``, ``p90``, or the number of ``logs``."""
         found = first_sight(engine)
         if found is None or figure not in ("median", "p90", "logs"):
             raise InputError(
@@ -376,14 +376,14 @@ class Quantities:
     # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
 
     def slot_context(self, model: str, gpu: str, *, cache: str = "f16") -> int:
-        """The longest context of one llama.cpp slot with Q4_K_M weights: whole 1K, or the model's limit.
+        """The longest context of one llama.cpp slot with Q4_K_M weights, rounded down to a multiple of 1K, or the model's limit.
 
         ``cache``: ``f16`` or ``q8_0``.
         """
         return self._at_home(model, cache).longest(_MIX, self._device(gpu))
 
     def slot_free(self, model: str, gpu: str, *, tokens: int, cache: str = "f16") -> int:
-        """Bytes of a device that one slot with Q4_K_M weights leaves, at least."""
+        """Minimum number of bytes that one slot with Q4_K_M weights leaves free on a device."""
         left = self._at_home(model, cache).free(_MIX, self._device(gpu), tokens)
         if left < 0:
             raise InputError(f"slot_free: {model!r} does not fit {gpu!r} with {tokens} tokens")

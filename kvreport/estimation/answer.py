@@ -57,7 +57,7 @@ class AtContext:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Estimate(AtContext):
-    """The answer of :func:`kvreport.estimate`: how many requests fit, and why.
+    """The result of :func:`kvreport.estimate`: how many requests fit, and why.
 
     All sizes are whole bytes on one GPU (device).
 

@@ -64,7 +64,9 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         assert len(inside) == len(sizes) + len(alone)
         these = "" if alone else "these "
         assert f"for {sum(inside)} of {these}{len(inside)} logs ({sum(inside) / len(inside):.0%})" in told
-        assert (f": these {len(sizes)}, and {len(alone)} for which only the band" in told) == bool(alone)
+        assert (
+            f"The {len(inside)} are these {len(sizes)} and {len(alone)} more for which only the band" in told
+        ) == bool(alone)
         # Where what other processes hold decides, no start was predicted.
         refused = [log for log in logs if log.starts_observed is False and log.starts_predicted is not None]
         right = sum(not log.starts_predicted for log in refused)

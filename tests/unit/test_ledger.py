@@ -71,7 +71,7 @@ def test_printed_digits_bound_what_is_rounding(quantities):
 
 
 def test_gibibytes_called_gigabytes_are_a_unit_slip_and_no_more(quantities):
-    found = verdict_of(quantities, "7", "GB", ("stated", "the rate × 131,072", "57344 * 131072"))
+    found = verdict_of(quantities, "7", "GB", ("stated", "bytes per token × 131,072", "57344 * 131072"))
     assert found.verdict is ClaimVerdict.UNIT_SLIP
     assert "7 GiB" in found.explanation
     assert found.ratio == pytest.approx(7e9 / 7_516_192_768)

@@ -28,11 +28,11 @@ _PAGE: Final = """\
 """
 _HELP: Final = """
 <h1 class="kv-embed-message">A card for your page</h1>
-<p>The card shows how many requests of a model fit on a GPU. Paste this into your page:</p>
+<p>The card shows how many concurrent requests to a model fit on a GPU. Paste this into your page:</p>
 <pre>{frame}</pre>
 <p><a class="kv-embed-link" href="?{asked}">See this card</a></p>
-<p>To change the model or the GPU, use the last part of the address of its page.</p>
-<p class="kv-embed-note">“Share, cite, print” on the page of a model creates the frame for the choice on that page.
+<p>To show another model or GPU, replace the value after <code>model=</code> or <code>gpu=</code> with the last part of that page’s address.</p>
+<p class="kv-embed-note">“Share, cite, print” on a model’s page generates the iframe for the settings that are selected there.
 <a href="../" target="_blank" rel="noopener">All models and GPUs</a></p>
 """
 

@@ -57,7 +57,7 @@ def context(answer: Estimate | None) -> Names | None:
         "across": axis.across(),
         "up": tuple({"at": axis.y(share / 5), "text": f"{share * 20}%"} for share in range(6)),
         "pool": axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
-        "sentence": f"With the KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU), the prefix cache has a hit rate of {found}."
+        "sentence": f"With the KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU), the prefix cache reaches a hit rate of {found}."
         + (f" {gone}" if gone else ""),
         "title": f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
         "table": _table(sizes, rates),
