@@ -111,7 +111,7 @@ def ask(
         "capability": [*map(int, parts.groups())],
         "gcn_arch": amd and amd[0],
     }
-    question = {"engine": engine, "device": pretended, "path": path and str(path), "cases": [*cases]}
+    question = {"engine": engine, "device": pretended, "path": path and str(path.absolute()), "cases": [*cases]}
     with (
         tempfile.TemporaryFile() as told,
         tempfile.TemporaryFile() as asked,
@@ -119,7 +119,9 @@ def ask(
     ):
         asked.write(json.dumps(question).encode())
         asked.seek(0)
-        command = [python, "-B", str(Path(__file__).with_name("run.py"))]
+        # It runs in an empty folder, where a path from here names nothing.
+        named = str(Path(python).absolute()) if os.sep in python else python
+        command = [named, "-B", str(Path(__file__).with_name("run.py"))]
         try:
             process = subprocess.Popen(  # noqa: S603 - the interpreter that the user names
                 command, stdin=asked, stdout=told, stderr=subprocess.DEVNULL, cwd=at, start_new_session=True

@@ -164,6 +164,16 @@ def test_without_a_config_or_an_interpreter_it_is_said(model, capsys) -> None:
     assert "allowed: --engine vllm or --engine sglang" in capsys.readouterr().err
 
 
+def test_an_interpreter_and_a_wheel_may_be_named_from_here(
+    result, engine, tmp_path: Path, monkeypatch
+) -> None:
+    engine("print(json.dumps({'error': q['path']}))")
+    monkeypatch.chdir(tmp_path)
+    device = result.request.accelerator
+    (found,) = asking.ask("./python", "vllm", device, [{}], path=Path("wheel"))
+    assert found["error"] == str(tmp_path / "wheel")
+
+
 def test_an_interpreter_without_the_engine_says_so(result) -> None:
     reason = asking.engine_says(result, sys.executable, (LLAMA_3_1_8B, None))["reason"]
     assert reason["kind"] == "not installed", reason
