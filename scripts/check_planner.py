@@ -2,19 +2,11 @@
 
     python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list] [--write]
 
-RECORDS has one line per run of the engine's planner without a GPU: ``id``, ``gpu`` (H100, A100,
-B200), ``tp``, ``dcp``, ``pp`` (1 if left out), ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
-``max_num_batched_tokens``, ``run`` and, under ``per_len`` and ``at``, the blocks, tokens and
-concurrency that it printed for a pool. CONFIGS is a folder with one JSON file per model: a
-``config.json``, alone or under the key ``config``. Each model is read from its config alone, then
-planned; the figures are compared point by point. Nothing of a record but the flags goes in.
-
-One flag was not recorded. Runs on one H100 were made twice, and where a kernel wants blocks of other
-than 16 tokens the two answers differ. The second are those of ``--block-size 16``: their blocks have 16
-tokens, hybrids have the same blocks both times, and FlashMLA's alignment of 64, which the first runs
-recorded, is gone from them, as vLLM then takes another kernel (``v1/attention/selector.py``,
-``platforms/interface.py::update_block_size_for_backend``). So a row that repeats the flags of an earlier
-one is planned with that flag. The figures are printed with and without it.
+RECORDS come from ``scripts/run_vllm_planner.py``. One line has ``id``, ``gpu`` (H100, A100, B200), ``tp``, ``dcp``, ``pp``,
+``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``, ``given_block`` (``--block-size``, or null),
+``max_num_batched_tokens``, ``run`` and, under ``per_len`` and ``at``, the blocks, tokens and concurrency that the engine answered
+for a pool. CONFIGS is a folder with one JSON file per model: a ``config.json``, alone or under the key ``config``. Each model is
+read from its config alone, then planned; the figures are compared point by point. Nothing of a record but the flags goes in.
 """
 
 from __future__ import annotations
@@ -43,7 +35,6 @@ from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB
 
-GIVEN_BLOCK = 16
 ACCELERATORS = {"H100": "h100-sxm-80gb", "A100": "a100-sxm4-80gb", "B200": "b200-sxm-180gb"}
 
 
@@ -59,14 +50,11 @@ def main() -> None:
     engine = catalog.engine("vllm")
     forms = catalog.weight_formats
     models: dict[str, Model | str] = {}
-    points, equal, near, without, unread = 0, 0, 0, 0, Counter()
+    points, equal, near, unread = 0, 0, 0, Counter()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
-    met: set[tuple] = set()
-    repeated = compared = 0
+    compared = 0
     names: set[str] = set()
     for row in rows:
-        again = _flags(row) in met
-        met.add(_flags(row))
         if row["id"] not in models:
             models[row["id"]] = _read(given.configs, row["id"])
         model = models[row["id"]]
@@ -82,12 +70,7 @@ def main() -> None:
             named = "fp8"
         kv_format = catalog.kv_format(named) if named else None
         try:
-            recorded_flags = _plan(model, engine, row, kv_format, accelerator, formats=forms)
-            block_plan = (
-                _plan(model, engine, row, kv_format, accelerator, block_tokens=GIVEN_BLOCK, formats=forms)
-                if again
-                else recorded_flags
-            )
+            block_plan = _plan(model, engine, row, kv_format, accelerator, formats=forms)
         except InputError as error:
             told = [at for length in row["per_len"] for at in length["at"]]
             if all("error" in at for at in told):
@@ -101,14 +84,12 @@ def main() -> None:
             unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
             continue
         compared += 1
-        repeated += again
         names.add(row["id"])
         worst = 0.0
         for length in row["per_len"]:
             for at in length["at"]:
                 points += 1
                 error = _difference(block_plan, length["max_model_len"], at)
-                without += _difference(recorded_flags, length["max_model_len"], at) == 0
                 equal += error == 0
                 near += error <= 0.01
                 worst = max(worst, error)
@@ -117,12 +98,10 @@ def main() -> None:
                 f"{row['id']} {row['run']} {row['gpu']} tp{row['tp']} {row['kv_cache_dtype']} "
                 f"pp{row.get('pp', 1)} dcp{row['dcp']} worst {worst:.4f}: "
                 f"block {block_plan[0].block_bytes} ({block_plan[0].block_tokens} tokens), "
-                f"recorded {row['pool_bytes_per_block']} ({row['block_size']} tokens)"
+                f"recorded {row['per_len'][0]['at'][-1]}"
             )
     for reason, count in unread.items():
         print(f"not compared ({count} rows): {reason}")
-    print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
-    print(f"equal without that flag {without} ({without / points:.2%})")
     known = PlannerCheck.read(data_dir())
     if given.write and any(row.get("pp", 1) > 1 for row in rows):
         assert known is not None
@@ -142,9 +121,6 @@ def main() -> None:
             points=points,
             equal=equal,
             near=near,
-            equal_as_recorded=without,
-            inferred_rows=repeated,
-            inferred_flag=f"--block-size {GIVEN_BLOCK}",
             left_out_rows=sum(unread.values()),
             **{name: value for name, value in kept.items() if name.startswith("layout_")},
         )
@@ -164,7 +140,6 @@ def _plan(
     kv_format: KvFormat | None,
     accelerator: Accelerator,
     *,
-    block_tokens: int | None = None,
     formats: Mapping[str, WeightFormat],
 ) -> list[BlockPlan]:
     case = Case(
@@ -174,7 +149,7 @@ def _plan(
         formats=formats,
         serving=Serving(
             max_batched_tokens=row["max_num_batched_tokens"],
-            block_tokens=block_tokens,
+            block_tokens=row.get("given_block"),
             prefix_caching=row["enable_prefix_caching"],
         ),
         kv_format=kv_format,
@@ -184,12 +159,6 @@ def _plan(
     if case.layout.pipeline > 1:
         return [rank.plan for rank in lay_out(case).ranks]
     return [plan_blocks(case)]
-
-
-def _flags(row: dict) -> tuple:
-    names = ("id", "run", "gpu", "tp", "dcp", "kv_cache_dtype", "enable_prefix_caching")
-    flags = (row[name] for name in (*names, "max_num_batched_tokens"))
-    return (*flags, row.get("pp", 1))
 
 
 def _read(folder: Path, model_id: str) -> Model | str:

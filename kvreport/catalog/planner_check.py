@@ -22,9 +22,6 @@ class PlannerCheck(CatalogFile):
     points: Positive  # Pools and lengths, over all rows.
     equal: Count  # Points whose blocks, tokens and concurrency (or refusal) are equal.
     near: Count  # Points within 1%.
-    equal_as_recorded: Count  # Equal points if no flag is inferred.
-    inferred_rows: Count  # Rows planned with a flag that the record leaves out.
-    inferred_flag: Text
     left_out_rows: Count  # Rows whose model has no config beside the record.
     layout_models: Count = 0  # Models planned over pipeline stages or decode-context ranks.
     layout_rows: Count = 0  # Rows of those: a model under one set of flags in one layout.
@@ -33,7 +30,7 @@ class PlannerCheck(CatalogFile):
 
     @model_validator(mode="after")
     def _no_more_than_all(self) -> Self:
-        if not max(self.equal_as_recorded, self.equal) <= self.near <= self.points:
+        if not self.equal <= self.near <= self.points:
             raise ValueError(
                 "equal, near: found more than there are points; allowed: equal <= near <= points"
             )

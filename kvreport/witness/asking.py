@@ -111,7 +111,12 @@ def ask(
         "capability": [*map(int, parts.groups())],
         "gcn_arch": amd and amd[0],
     }
-    question = {"engine": engine, "device": pretended, "path": path and str(path.absolute()), "cases": [*cases]}
+    question = {
+        "engine": engine,
+        "device": pretended,
+        "path": path and str(path.absolute()),
+        "cases": [*cases],
+    }
     with (
         tempfile.TemporaryFile() as told,
         tempfile.TemporaryFile() as asked,

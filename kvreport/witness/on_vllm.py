@@ -42,7 +42,8 @@ class RankGroup:
         self.ranks, self.is_first_rank, self.is_last_rank = list(range(size)), rank == 0, rank == size - 1
         self.first_rank, self.last_rank, self.unique_name = 0, size - 1, f"group of {size}"
         self.device_communicator = self.mq_broadcaster = None
-        self.device_group = self.cpu_group = types.SimpleNamespace(size=lambda: size, rank=lambda: rank)
+        parts = {"size": lambda: size, "rank": lambda: rank, "world_size": size, "barrier": lambda: None}
+        self.device_group = self.cpu_group = types.SimpleNamespace(**parts)
         self.use_custom_op_call = False
 
     def __getattr__(self, name: str) -> Any:

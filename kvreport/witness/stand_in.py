@@ -182,6 +182,9 @@ def pretend(device: dict[str, Any]) -> None:
     cuda.mem_get_info = lambda *_, **__: (memory, memory)
     cuda.current_stream = cuda.default_stream = lambda *_, **__: Nothing()
     cuda.Stream = cuda.Event = Nothing
+    compiler: Any = torch
+    # Nothing is run, and to wrap the functions of each layer takes a third of the time.
+    compiler.compile = lambda function=None, **_: function or (lambda decorated: decorated)
     accelerator: Any = getattr(torch, "accelerator", None)
     if accelerator is not None:
         accelerator.is_available, accelerator.device_count = lambda: True, lambda: 8

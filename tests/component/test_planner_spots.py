@@ -5,6 +5,7 @@ stages were dealt to as many workers, each with such a pool. The models come fro
 goes in. ``scripts/check_planner.py`` does the same for a whole recorded run.
 """
 
+import importlib
 import json
 from pathlib import Path
 
@@ -94,12 +95,68 @@ def test_the_script_compares_a_recorded_run(
     (tmp_path / f"{stem}.json").write_text(json.dumps(config["config"]), encoding="utf-8")
     at = {"gib": 40, "num_blocks": blocks, "tokens": tokens, "concurrency": concurrency}
     row = {"id": model, "run": "main", "gpu": "H100", "tp": 1, "dcp": 1, "kv_cache_dtype": "auto"}
-    row |= {"enable_prefix_caching": True, "max_num_batched_tokens": batched}
+    row |= {"enable_prefix_caching": True, "max_num_batched_tokens": batched, "given_block": None}
     row |= {"per_len": [{"max_model_len": context, "at": [at, at | {"num_blocks": blocks * 2}]}]}
     (tmp_path / "records.jsonl").write_text(json.dumps(row), encoding="utf-8")
     monkeypatch.setattr("sys.argv", ["check_planner", str(tmp_path / "records.jsonl"), str(tmp_path)])
     script.main()
     assert "points 2  equal 1 (50.00%)" in capsys.readouterr().out
+
+
+def test_vllm_is_asked_again_what_a_recorded_run_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    recorder = importlib.import_module("run_vllm_planner")
+    config = {"architectures": ["A"], "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "a--b.json").write_text(json.dumps({"config": config}), encoding="utf-8")
+    row = {"id": "a/b", "run": "main", "gpu": "H100", "tp": 8, "dcp": 1, "kv_cache_dtype": "fp8"}
+    row |= {
+        "enable_prefix_caching": True,
+        "per_len": [{"max_model_len": 2048, "at": [{"gib": 40, "num_blocks": 1}]}],
+    }
+    rows = [row, row, row | {"id": "a/none"}, row | {"gpu": "B200", "run": "checkpoint_quantization_kept"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    asked = []
+
+    def answers(*told: object, **_: object) -> list[dict]:
+        *_, device, cases = told
+        asked.extend((device.id, case) for case in cases)
+        at = {
+            "length": 2048,
+            "pool": 40 * GIB,
+            "blocks": 5,
+            "tokens": 80,
+            "concurrency": 2.5,
+            "block_tokens": 16,
+        }
+        first = {"release": "0.33.0", "max_batched_tokens": 8192, "at": [at]}
+        return [first, *({"error": "ValueError: none"} for _ in cases[1:])]
+
+    monkeypatch.setattr(recorder, "ask", answers)
+    command = ["run_vllm_planner", str(tmp_path / "rows.jsonl"), str(tmp_path), "--python", "p"]
+    monkeypatch.setattr("sys.argv", command)
+    recorder.main()
+    told = capsys.readouterr()
+    first, second = map(json.loads, told.out.splitlines())
+    assert (first["vllm"], first["max_num_batched_tokens"], first["given_block"]) == ("0.33.0", 8192, None)
+    point = {"gib": 40, "num_blocks": 5, "tokens": 80, "concurrency": 2.5, "block_tokens": 16}
+    assert first["per_len"] == [{"max_model_len": 2048, "at": [point]}]
+    assert second["gpu"] == "B200"
+    assert told.err.startswith("no plan: a/b --enable-prefix-caching --tensor-parallel-size 8")
+    assert [device for device, _ in asked] == [H100, H100, "b200-sxm-180gb"]
+    assert [case["words"][-2:] for _, case in asked[:2]] == [
+        ["--kv-cache-dtype", "fp8"],
+        ["--block-size", "16"],
+    ]
+    assert [case["config"] == config for _, case in asked] == [False, False, True]
+
+    asked.clear()
+    monkeypatch.setattr("sys.argv", [*command, "--layouts"])
+    recorder.main()
+    layouts = [" ".join(case["words"][-6:-2]) for _, case in asked]
+    assert sum("--pipeline-parallel-size 1" in one for one in layouts) == len(recorder.CONTEXT_RANKS) - 1
+    assert len(layouts) == len(recorder.STAGES) + len(recorder.CONTEXT_RANKS) - 1
 
 
 def test_a_request_that_needs_the_null_block_too_is_refused_and_the_longest_said(

@@ -288,8 +288,6 @@ def _planner(found: PlannerCheck) -> Table:
         ("points (a row with one pool size and one length)", found.points, None),
         ("points where both are equal", found.equal, found.points),
         ("points within 1%", found.near, found.points),
-        ("equal points in rows without an inferred flag", found.equal_as_recorded, found.points),
-        (f"rows with an inferred flag ({found.inferred_flag})", found.inferred_rows, None),
         ("rows left out because the config is not available", found.left_out_rows, None),
     ]
     if found.layout_points:
