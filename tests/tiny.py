@@ -60,7 +60,7 @@ QUESTIONS = {
     "index": """\
 # Questions
 
-<div class="kv-js kv-controls" data-kv-list><label>Words <input type="search" name="q"></label></div>
+<div class="kv-js kv-controls" data-kv-list><label>Filter by keyword <input type="search" name="q"></label></div>
 <p class="kv-said kv-js" aria-live="polite"></p>
 
 ## One

@@ -278,8 +278,8 @@ exercise(
     both,
     unit="requests",
     within=0.01,
-    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. A smaller cache format halves the need "
-    "of each request. A smaller weight format adds to the memory that all requests share.",
+    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. A smaller cache format halves what "
+    "each request needs. A smaller weight format adds to the memory that all requests share.",
     traps={
         float(weights8): "This is the result with smaller weights alone.",
         float(cache8): "This is the result with a smaller cache alone.",

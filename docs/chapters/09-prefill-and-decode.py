@@ -67,7 +67,7 @@ guess(
 # **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a
 # single token of each request. The memory bandwidth is saturated, and the compute units wait.
 #
-# Several requests can decode together, so that one reading of the weights serves all of them. The cache of each request is still
+# Several requests can decode together, so that one read of the weights serves all of them. The cache of each request is still
 # read for that request alone.
 
 # %% tags=["hide"]
@@ -95,7 +95,7 @@ formula(
 
 # %% tags=["hide"]
 guess(
-    "How many tokens must share one reading of the weights before compute is the limit?",
+    "How many tokens must share one read of the weights before compute is the limit?",
     q.knee(MODEL, GPU),
     unit="tokens",
     low=1,
@@ -185,7 +185,7 @@ guess(
     high=1000,
     digits=1,
     step="any",
-    why="The requests share the reading of the weights, and each adds the reading of its own cache. The total throughput "
+    why="The requests share one read of the weights, and each adds a read of its own cache. The total throughput "
     f"is {128 * one / many:.0f} times as high.",
 )
 

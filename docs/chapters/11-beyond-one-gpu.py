@@ -268,6 +268,9 @@ assert gqa["DP attention 8 + EP"][1] == gqa["TP8 + DCP8"][1] == "not possible"
 assert held(gqa["TP8"]) > held(gqa["DP 4 × TP 2"])
 
 # %% [markdown]
+# With PP, the last column shows the stage that limits the number of requests. The layers of DeepSeek-V3 do not divide evenly,
+# so this stage has slightly more or fewer layers than the average stage.
+#
 # The two tables show:
 #
 # - **MLA.** TP copies the latent, so no more requests fit in eight pools than in one. With DP attention + EP, more than twice as many
@@ -363,7 +366,7 @@ ways = {
     "main memory over PCIe 4.0 x16": "PCIe 4.0 x16",
     "main memory over PCIe 5.0 x16": "PCIe 5.0 x16",
     "main memory of a Grace chip": "NVLink-C2C",
-    "one NVMe drive on PCIe 4": "NVMe (PCIe 4.0 x4)",
+    "one NVMe drive on PCIe 4.0 x4": "NVMe (PCIe 4.0 x4)",
     "another server over 400 Gb/s": "400 Gb/s network",
 }
 moved = {
@@ -507,5 +510,6 @@ quiz(
 # ## Next
 #
 # - [What an engine's log is telling you](12-what-the-log-says.py)
-# - [TP or DP for an MLA model?](../questions/mla-tp-or-dp.md), [Does TP multiply my cache?](../questions/parallel.md),
-#   [Does DCP give eight times the context?](../questions/decode-context-parallel.md)
+# - [TP or DP for an MLA model?](../questions/mla-tp-or-dp.md)
+# - [Does TP multiply my cache?](../questions/parallel.md)
+# - [Does DCP give eight times the context?](../questions/decode-context-parallel.md)

@@ -190,7 +190,7 @@ listing(
 # %% [markdown]
 # The engines count different things:
 #
-# - **vLLM** prints GiB per GPU, but tokens for all GPUs that share one copy of the model. Since 0.20, the printed tokens are
+# - **vLLM** prints GiB per GPU, but tokens for all GPUs that share one copy of the model. Since 0.20.1, the printed tokens are
 #   maximum concurrency × maximum length.
 # - **SGLang** writes GB but means GiB, and prints no concurrency. `max_total_num_tokens` is the pool, and `max_running_requests` is
 #   the scheduler's limit.

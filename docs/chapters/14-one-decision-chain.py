@@ -189,7 +189,7 @@ for n in (1, batch_of["fp8"], knee):
     rows.append([n, 1e3 * reading, 1e3 * caches, 1e3 * multiplying])
 table(
     f"Minimum time of a decode step on {RANKS} × {GPU}, in ms; the last batch exceeds memory",
-    ["Requests", "Reading weights", "Reading caches", "Multiplying with the weights"],
+    ["Requests", "Reading weights", "Reading caches", "Multiplying by the weights"],
     rows,
 )
 
@@ -534,7 +534,7 @@ bars(
 # %% tags=["hide"]
 takeaway(
     "Decision 10: an output token costs several times as much as a prompt token, because thousands of prompt tokens share each "
-    "reading of the weights."
+    "read of the weights."
 )
 
 # %% [markdown]
@@ -592,6 +592,11 @@ exercise(
 
 # %% tags=["hide"]
 big = estimate(kv="bf16", tensor_parallel=4)
+fp8_token = (
+    "the same as"
+    if big.kv_bytes_per_token_per_gpu == replicas[RANKS].kv_bytes_per_token_per_gpu
+    else f"compared with {replicas[RANKS].kv_bytes_per_token_per_gpu:,}"
+)
 big_batch = int(big.budget.kv_pool_bytes // big.plan.profile.request_bytes(MEAN))
 exercise(
     "**4. (hard)** Answers got worse with the FP8 cache, so you return to 16 bits and use four GPUs per replica. How "
@@ -599,8 +604,8 @@ exercise(
     big_batch,
     unit="requests",
     within=0.02,
-    solution=f"A token takes {big.kv_bytes_per_token_per_gpu:,} bytes on each GPU, compared with "
-    f"{replicas[RANKS].kv_bytes_per_token_per_gpu:,} in FP8 on {RANKS} GPUs. The pool is larger, because each GPU holds a quarter of "
+    solution=f"A token takes {big.kv_bytes_per_token_per_gpu:,} bytes on each GPU, {fp8_token} in FP8 on {RANKS} GPUs. "
+    f"The pool is larger, because each GPU holds a quarter of "
     "the weights.",
     traps={float(batches[4]): "This is the FP8 cache on four GPUs."},
 )

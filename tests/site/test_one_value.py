@@ -141,7 +141,7 @@ QUANTITIES: Final = (
     ),
     Quantity(
         "seconds that reading the weights takes in the chain, ms",
-        (Place(CHAIN, rf"Multiplying with the weights 1 {FIGURE}"),),
+        (Place(CHAIN, rf"Multiplying by the weights 1 {FIGURE}"),),
         ask('decode_time("llama-3.1-70b", "H200", tp=2, weights="fp8", tokens=0) * 1000'),
     ),
     Quantity(
