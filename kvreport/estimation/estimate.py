@@ -54,7 +54,7 @@ def estimate(
             ``engine`` and ``utilization``. Each has the default of its command-line flag.
 
     Returns:
-        An :class:`Estimate` with the verdict, the number of concurrent requests, the bytes per token and request, the
+        The ``Estimate``, with the verdict, the number of concurrent requests, the bytes per token and request, the
         memory budget and the explanation.
 
     Raises:

@@ -134,7 +134,7 @@ def size_home(
         engine: ``llama-cpp`` or ``ollama``.
         gpus: Machines, patterns, or the cards of one machine (``rtx-5090+rtx-3090``). Empty for one machine of each
             common memory size.
-        weights: Quantization mixes to try, best first; ``released`` tries the common mixes.
+        weights: Quantizations to try, best first; ``released`` tries the common ones.
         cache_type: Type of keys and values.
         host_memory: Main memory for weights and caches on the CPU; None for :data:`home_case.HOST_MEMORY`.
         catalog: Catalog that resolves names; None for the public catalog.

@@ -245,7 +245,7 @@ def replay(
             rank, which its devices divide if they do not share one copy.
 
     Returns:
-        A :class:`TrafficAnswer` with hit rates, waiting times, preemptions and the sizes or replicas that meet the targets.
+        The ``TrafficAnswer``, with hit rates, waiting times, preemptions and the sizes or replicas that meet the targets.
 
     Raises:
         InputError: If a name is unknown, or a value is out of range or impossible.

@@ -586,9 +586,14 @@ def _lengths(best: Candidate, device: LocalDevice) -> str:
     """Say what context the commands ask for, beside the longest that the table above has."""
     longest = best.at_home.longest(USUAL_MIX, device)
     asked = best.at_home.common(longest)
+    ollama = _ollama_context(best, device, asked)
+    other = f"; in Ollama, {units.count(ollama)} tokens fit" if ollama not in (0, asked) else ""
     if asked == longest:
-        return f"{units.count(asked)} tokens, the longest context that fits"
-    return f"{units.count(asked)} tokens, a usual length below the longest context that fits ({units.human_tokens(longest)})"
+        return f"{units.count(asked)} tokens, the longest context that fits{other}"
+    limit = units.human_tokens(longest)
+    return (
+        f"{units.count(asked)} tokens, a common length below the longest context that fits ({limit}){other}"
+    )
 
 
 def _ollama_context(best: Candidate, device: LocalDevice, usual: int) -> int:
