@@ -384,7 +384,7 @@ table(
 )
 
 # %% tags=["hide"]
-fast, disk = moved["main memory over PCIe 5.0 x16"], moved["one NVMe drive on PCIe 4"]
+fast, disk = moved["main memory over PCIe 5.0 x16"], moved["one NVMe drive on PCIe 4.0 x4"]
 assert (fast.restore_s < again).all()
 claim(float(fast.restore_s[1]), 0.068, within=0.01)
 claim(float(disk.speedup[1]), 1.2, within=0.05)
