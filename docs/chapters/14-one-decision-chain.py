@@ -547,7 +547,7 @@ takeaway(
 #
 # ## Exercises
 #
-# The exercises are graded from easy to hard. To check the last exercise, change the first cell of the downloaded notebook.
+# To check the last exercise, change the first cell of the downloaded notebook.
 
 # %% tags=["hide"]
 short_prompt = q.prefill_time(
