@@ -207,7 +207,7 @@
     sglang: /\b(?:sglang serve|python3? -m sglang\.launch_server)\s/,
   };
   const START =
-    /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
+    /(?:^|\s)(vllm serve|sglang serve|trtllm-serve|mlx_lm\.server|python3? -m (?:vllm|sglang|mlx_lm|dynamo)[\w.]*|llama-server|llama-cli|llama serve|lms load|ollama run|(?:docker|podman|nerdctl) run)\s/i;
 
   /* Files that say how servers are deployed, and their names. */
   const FILE =
@@ -397,7 +397,7 @@
      hits: words that name the model; others: releases of its name that the words fit too;
      crowd: people and the requests per minute of each, in place of requests at once;
      counts: whether the number of devices is the question;
-     unread: of a start command the flags that no page follows. */
+     unread: of a start command the flags that no page follows; start: that command without the GPU beside it. */
   function understand(asked, site, names) {
     if (isLog(asked)) return logged();
     const started = fromCommand(asked, site, names);
@@ -796,6 +796,15 @@
     const followed = COMMANDED[family].split(" ");
     const kvNames = Object.entries(kvKernel.words.kv_names[family] || {});
     const words = after.trim().split(/\s+/).map((word) => word.replace(/^(["'])(.*)\1$/, "$2")).reverse();
+    /* What words mean that name a GPU and nothing else; null for others. */
+    const gpuNamed = (said) => {
+      const found = understand(said.join(" "), site, names);
+      const { missed, topics = [], asks, gpus, home } = found;
+      const more = Object.keys(found.state).filter((key) => !/^(gpu|tp)$/.test(key));
+      return found.state.gpu && ![missed, topics, asks, gpus, home, more].some((one) => one.length)
+        ? found
+        : null;
+    };
     const query = new URLSearchParams(), other = [], flags = [], unread = [];
     while (words.length) {
       const word = words.pop();
@@ -815,23 +824,21 @@
         const [ours] = (keys[name] === "kv" && kvNames.find(([, theirs]) => theirs === value)) || [value];
         query.set(keys[name], ours);
       } else {
-        unread.push(said);
-        while (words.length && !words[words.length - 1].startsWith("-")) words.pop();
+        // Words that follow are its own, but for a GPU; a number alone is its value.
+        const values = [];
+        while (words.length && !words[words.length - 1].startsWith("-")) values.push(words.pop());
+        const place = values.findIndex((_, n) =>
+          (n > 0 || !/^\d+$/.test(values[0])) && gpuNamed(values.slice(n))
+        );
+        other.push(...values.splice(place < 0 ? values.length : place));
+        unread.push([said, ...values].join(" "));
       }
     }
     const model = other.length && names.models.find((one) => one.names.includes(plainName(other[0])));
-    const gpu = other.length > 1 && understand(other.slice(1).join(" "), site, names);
-    const strange = gpu &&
-      [
-        gpu.missed,
-        gpu.topics,
-        gpu.asks,
-        gpu.gpus,
-        gpu.home,
-        Object.keys(gpu.state).filter((key) => !/^(gpu|tp)$/.test(key)),
-      ]
-        .some((one) => one.length);
-    if (!model || strange || (gpu && !gpu.state.gpu)) return null;
+    const last = other.slice(1), gpu = last.length > 0 && gpuNamed(last);
+    if (!model || gpu === null) return null;
+    const typed = text.trim().split(/\s+/),
+      ends = last.length && typed.slice(-last.length).join() === last.join();
     const { state, ignored } = kvState.read(site, followed, [], String(query));
     for (const one of ignored) unread.push(one);
     const engine = kvState.engineOf(site, family);
@@ -839,7 +846,7 @@
     const understood = [
       model.name,
       ...engine === site.engine.default ? [] : [site.engines.find(({ name }) => name === engine).label],
-      ...Array.from(query, ([key, value]) => `${key} ${value}`),
+      ...Array.from(query).filter(([key]) => key in state).map(([key, value]) => `${key} ${value}`),
       ...gpu ? gpu.understood : [],
     ];
     if (flags.length) understood.push(`without effect on memory: ${flags.join(", ")}`);
@@ -852,6 +859,7 @@
       asks: [],
       engines: [],
       unread,
+      start: ends ? typed.slice(0, -last.length).join(" ") : text.trim(),
     };
   }
   /* Fields of the state that a command sets. SGLang has numbers for its default memory and step only. */
@@ -1583,17 +1591,23 @@
         question: "deployment file",
       };
     }
-    if (START.test(` ${text} `)) {
+    if (found.unread?.length || START.test(` ${text} `)) {
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
       return {
-        said: `Use the command line for the start command of a server.${
-          state.gpu ? "" : " The GPU is an example: state yours."
-        }`,
+        said: `${
+          found.unread
+            ? `This page does not follow ${
+              found.unread.join(", ")
+            }. The command line reads the whole start command.`
+            : "Use the command line for the start command of a server."
+        }${state.gpu ? "" : " The GPU is an example: state yours."}`,
         links: found.unread
           ? [[`the answer without ${found.unread.join(", ")}`, kvState.search(state) || "?"]]
           : [],
-        command: `kvreport estimate ${kvState.quote(text.trim().slice(0, 2000))} --gpu ${state.gpu || usual}`,
+        command: `kvreport estimate ${kvState.quote((found.start || text.trim()).slice(0, 2000))} --gpu ${
+          state.gpu || usual
+        }`,
       };
     }
     const own = names.gpus.find(({ id }) => id === state.gpu);

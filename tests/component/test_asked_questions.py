@@ -17,9 +17,11 @@ from page_states import run
 
 from kvreport import resources
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.server_flags import flag_table
 from kvreport.cli import main
 from kvreport.publish import picker, profiles
 from kvreport.publish.page_data import gather
+from kvreport.resources import data_dir
 
 PAGE = """
 globalThis.kvreport = {
@@ -231,6 +233,30 @@ def test_a_word_of_the_language_names_no_model(repository: Any) -> None:
         if "model" in one["state"]
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("family", ["vllm", "sglang"])
+def test_a_flag_of_a_pasted_command_is_followed_or_named(family: str) -> None:
+    """``--mem-fraction-static 0.88`` was answered for the default share, in silence; words after it named no GPU."""
+    server = flag_table(data_dir(), family).server
+    texts = {
+        (
+            name,
+            flag.takes,
+        ): f"{server.command} --model Qwen/Qwen3-32B {name}{'' if flag.takes == '0' else ' fp8'} on 2x H200"
+        for name, flag in server.spellings()
+        if flag.group.effect != "none"
+    }
+    assert len(texts) > 200
+    silent = []
+    for (name, takes), found in zip(texts, asked(list(texts.values())), strict=True):
+        set_by_it = set(found["state"]) - {"model", "tp", "engine", "gpu"}
+        said = (found["way"] or {"said": ""})["said"]
+        key = shared()["names"]["servers"][family]["keys"].get(name)
+        named = re.search(rf"(?<!\S){re.escape(name)}(?![\w-])", said) or (key and f"{key}=" in said)
+        if not (set_by_it or named) or found["state"].get("gpu") != "h200-sxm-141gb":
+            silent.append((name, takes, found["state"], said))
+    assert not silent, silent
 
 
 def test_lists_that_the_box_filters_have_a_row(repository: Any) -> None:
