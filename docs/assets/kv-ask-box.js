@@ -280,7 +280,7 @@
 
   /* What each side of a comparison holds, and which holds more, as a sentence: sides are models, accelerators with as many GPUs
      as the question says, or engines. Without a number, all have as many GPUs as the one that needs most. */
-  async function sidesOf({ each, gpus, also = [], engines, forms = [], state }, base) {
+  async function sidesOf({ each, gpus, also = [], engines, forms = [], formats = {}, state }, base) {
     const listed = each.length ? each : [state.gpu, ...gpus].map((id) => [id, state.tp]);
     const names = engines.length > 1 ? [...new Set(engines)] : [state.engine];
     const sides = [];
@@ -289,7 +289,10 @@
       for (const slug of [state.model, ...also]) {
         const model = await kvreport.modelFor(base, site, slug);
         if (model) {
-          sides.push(...listed.map(([id, tp]) => ({ site, model, gpu: kvCapacity.gpuOf(site, id), tp })));
+          const weights = formats[slug];
+          sides.push(
+            ...listed.map(([id, tp]) => ({ site, model, gpu: kvCapacity.gpuOf(site, id), tp, weights })),
+          );
         }
       }
     }
@@ -305,6 +308,9 @@
     const several = (of) => new Set(sides.map(of)).size > 1;
     const models = several(({ model }) => model.name), engined = several(({ site }) => site.engine.name);
     const devices = each.length || several(({ gpu }) => gpu.id) || several(({ tp }) => tp);
+    const apart = Object.keys(formats).length > 0;
+    const released = ({ weights }, form) =>
+      !weights ? "as released" : `in ${form?.label || weights.toUpperCase()}`;
     const told = sides.map((side) => {
       const tp = side.tp || fewest,
         one = answered({ ...side, tp }),
@@ -314,7 +320,7 @@
       const other = wanted && used && wanted !== used; // the model has no numbers in this format
       const held = one.answer?.users && !other ? kvCapacity.poolTokens(one.deployment, one.context) : 0;
       const what = [
-        models && side.model.name,
+        models && side.model.name + (apart ? ` with weights ${released(side, form)}` : ""),
         engined && side.site.engine.label,
         forms.length && !devices && `weights in ${form?.label || wanted.toUpperCase()}`,
         devices && where,
@@ -347,7 +353,7 @@
     ].filter(Boolean).join(" ");
     const form = told.find((one) => one.form)?.form;
     return `${capital(same)}${
-      form && (devices || !forms.length) && told.every((one) => !one.form || one.form === form)
+      form && !apart && (devices || !forms.length) && told.every((one) => !one.form || one.form === form)
         ? ` and weights ${form.label.replace(/^(?!as )/, "in ")}`
         : ""
     }. ${winner} ${told.map((one) => `${one.what}: ${one.said}`).join(". ")}.`;

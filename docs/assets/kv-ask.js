@@ -393,7 +393,7 @@
      shared, accuracy, layouts, file: whether the question is about a prompt that requests share, about errors of predictions,
      about the best layout, about a deployment file;
      asks: words that ask for a choice, a price, a speed or a use;
-     also: ids of further models, which a comparison has;
+     also: ids of further models, which a comparison has; formats: the format of one of its models alone, by id;
      hits: words that name the model; others: releases of its name that the words fit too;
      crowd: people and the requests per minute of each, in place of requests at once;
      counts: whether the number of devices is the question;
@@ -569,6 +569,9 @@
     }
     const also = sidesIn(names.models, more, state, understood, missed) ||
       modelsIn(names.models, missed, state, understood);
+    const formats = also.length
+      ? formatsOf(names.models, asked, [state.model, ...also], state, understood)
+      : {};
     if (gpus.length && !state.model) ofSize(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
     storedFormat(names.models, state, understood, missed);
@@ -651,6 +654,7 @@
       others,
       family,
       also,
+      formats,
       asks,
       machine: machine?.id,
       engines,
@@ -1395,6 +1399,29 @@
     return found.slice(1).map(({ id }) => id);
   }
 
+  /* A format right after the name of one model of a comparison is of that one alone: its format by id. */
+  function formatsOf(models, text, ids, state, understood) {
+    const parts = text.split(/\b(?:vs\.?|versus|or|and|against|compared (?:to|with))(?=\s)/i);
+    if (!state.weights || parts.length < 2) return {};
+    const names = parts.map((part) => part.split(/,|\s(?:on|with|at|in|for|using)\s/i)[0]);
+    const found = names.flatMap((part) => {
+      const words = wordsOf(part), format = words.find((word) => FORMATS[word]);
+      const own = {};
+      modelIn(models, words.filter((word) => !FORMATS[word]), own, [], []);
+      const id = ids.find((one) => one === own.model);
+      return format && id && FORMATS[format][1] === state.weights ? [id] : [];
+    });
+    if (found.length !== 1) return {};
+    const place = understood.findIndex((said) => said.endsWith(" weights"));
+    if (place >= 0) {
+      const [{ name }] = models.filter(({ id }) => id === found[0]);
+      understood[place] += ` of ${name}`;
+    }
+    const format = state.weights;
+    delete state.weights;
+    return { [found[0]]: format };
+  }
+
   /* "a 32B model": the one of this size that is commonly used, else the newest that is no copy of another. */
   function ofSize(models, missed, state, understood) {
     const place = missed.findIndex((word) => SIZE.test(word));
@@ -1764,9 +1791,23 @@
       for (const name of ["gpu", "engine", ...COMPARED]) {
         if (state[name] !== undefined) listed.append(name, state[name] === true ? "1" : state[name]);
       }
+      // The comparison page has one format for all.
+      const apart = Object.keys(found.formats).length > 0;
       return {
-        said: "The comparison page answers for several models, GPUs or engines.",
-        links: [["compare models, GPUs or engines", `compare/?${listed}`]],
+        said: apart
+          ? "The comparison page has one format for all models: each side has its own answer here."
+          : "The comparison page answers for several models, GPUs or engines.",
+        links: apart
+          ? [state.model, ...also].map((id) => {
+            const weights = found.formats[id];
+            return [
+              `${names.models.find((one) => one.id === id).name}, weights ${
+                weights ? `in ${weights.toUpperCase()}` : "as released"
+              }`,
+              kvState.search({ ...state, model: id, weights }),
+            ];
+          })
+          : [["compare models, GPUs or engines", `compare/?${listed}`]],
         rest: left.length ? `Not used: ${left.join(", ")}.` : "",
         sides: Boolean(own),
       };

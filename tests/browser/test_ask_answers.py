@@ -89,6 +89,23 @@ def test_each_side_of_a_comparison_holds_what_the_command_says(page, address):
     assert f"One H100 holds more context: {one.kv_pool_tokens / two.kv_pool_tokens:.1f} times" in said
 
 
+def test_a_format_named_with_one_model_is_not_that_of_the_other(page, address):
+    """ "Llama 3.3 70B FP8 vs gpt-oss-120b" gave both in FP8, in which the second does not fit."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "Llama 3.1 8B FP8 vs gpt-oss-20b on one H100 at 8K")
+    page.wait_for_selector("text=as many tokens")
+    said = page.inner_text("[data-kv-slot=headline]")
+    for model, form, options in (
+        (LLAMA, "in FP8", {"weights": "fp8"}),
+        ("openai/gpt-oss-20b", "as released", {}),
+    ):
+        answer = estimate(model, gpu="h100-sxm-80gb", context_tokens=8192, **options)
+        name = open_catalog().model(model).name
+        held = f"KV cache for {answer.kv_pool_tokens:,} tokens, {answer.max_concurrent_requests} requests of 8K at once"
+        assert re.search(rf"{name} with weights {form}[^.:]*: {held}", said, re.I), said
+
+
 def test_a_computer_without_a_gpu_is_answered_for_its_main_memory(page, address):
     page.goto(address)
     page.wait_for_selector("[data-kv-shown]")
