@@ -443,7 +443,10 @@
         return [label, per(users, deployment)];
       }).sort(([, a], [, b]) => b - a);
       if (shown.length < 2 || !all.length) return "";
-      const what = `requests of ${tokens(asked())} tokens${state.per ? " per GPU" : ""}`;
+      const form = state.weights && field("weights").selectedOptions[0]?.textContent.split(",")[0].trim();
+      const what = `requests of ${tokens(asked())} tokens${state.per ? " per GPU" : ""}${
+        form ? ` with weights in ${form}` : ""
+      }`;
       const [[first, most], [next, less] = []] = all;
       if (!most) return `None serves ${what}. `;
       if (!less) return `Only ${first} ${verb(first, "serves|serve")} ${what}: ${figure(most)}. `;

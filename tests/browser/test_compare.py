@@ -100,6 +100,17 @@ def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
     assert visit.query()["engine"] == ["vllm-0.11"]
 
 
+def test_the_sentence_names_a_chosen_format(visit: Visit) -> None:
+    """Without it, "None serves" read as if the models had been compared as published."""
+    visit.go(
+        "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=1&weights=fp8"
+    )
+    rows(visit)
+    assert (
+        " requests of 8K tokens with weights in FP8: " in visit.page.locator(".kv-said strong").inner_text()
+    )
+
+
 def test_engines_and_releases_side_by_side(visit: Visit, answer: Any) -> None:
     """Each engine has its own memory rules, and the sentence says which one serves more."""
     page = visit.go("compare/")
