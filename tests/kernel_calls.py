@@ -158,6 +158,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 *(draw.random() * 1e6 for _ in range(2)),
                 draw.random() * 1e9,
                 draw.choice([0.0, draw.random() * 1e9]),
+                draw.randrange(2),
                 draw.random() * 1e6,
                 draw.choice([512, 1024]),
                 draw.choice([1, 3]),

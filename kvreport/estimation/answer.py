@@ -29,7 +29,7 @@ from kvreport.estimation.first_sight import first_sight
 from kvreport.estimation.not_followed import open_terms, outside_band, within_band
 from kvreport.estimation.request import Request
 from kvreport.units import gib
-from kvreport.words import notebook_table
+from kvreport.words import format_name, notebook_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Estimate(AtContext):
         if self.by_name:
             least, most = self.range_of("weight_bytes_per_gpu")
             return (
-                f"weights {request.model.weight_format} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
+                f"weights {format_name(request.model.weight_format)} by its name: {gib(least)} to {gib(most)} GiB per GPU, "
                 f"cache {cache.label}, {by}"
             )
         if request.weight_format is None:

@@ -561,7 +561,7 @@ def test_what_an_empty_field_means_is_no_default_of_the_form() -> None:
     """Hints said "Default: 1" next to a field that was printed with 1.5."""
     for field in FIELDS:
         told = re.search(r"Default: ([\d.]+K?)\.", field.help)
-        assert told is None or told[1] == field.value, field.name
+        assert told is None or field.value in ("", told[1]), field.name
 
 
 def test_fewer_gpus_that_may_hold_the_load_are_named(page, address):

@@ -253,6 +253,7 @@ NOT_ITS_MIX = {
     "late-005": "0.8 GiB more than every matrix but the experts' at 16 bits; the cause is not known",
     "linnet-020": "0.9 GiB more than every matrix but the experts' at 16 bits; its prediction layer may be loaded with it",
     "linnet-021": "as the log before, another share of memory",
+    "teal-013": "6.7 GiB per GPU more than every matrix but the experts' at 16 bits, in a development build",
     "linnet-050": "7.4 GiB more than its name says, in an image whose release is not stated",
 }
 """Loads that no mix of formats makes, with the reason."""
@@ -416,7 +417,7 @@ def test_the_command_says_by_its_name(capsys: pytest.CaptureFixture[str]) -> Non
     text = capsys.readouterr().out
     head, title = text.splitlines()[:2]
     assert "by its name, weights are" in head
-    assert "weights nvfp4 by its name: " in title
+    assert "weights NVFP4 by its name: " in title
     assert "as released" not in title
     assert main(["size", COPY, *asked, "--concurrent", "40"]) == 0
     text = capsys.readouterr().out

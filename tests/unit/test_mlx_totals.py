@@ -61,7 +61,7 @@ def test_a_learned_copy_is_a_range_around_the_converters_bytes(name: str) -> Non
     found = estimate(name, gpu="m4-max-64", context_tokens=8192)
     least, most = found.range_of("weight_bytes_per_gpu")
     assert least < weight_bytes(plain, None, CATALOG.weight_formats) < most
-    assert "weights mlx4-g64 by its name: 16.21 to 22.61 GiB per GPU" in found.formats
+    assert "weights MLX4-g64 by its name: 16.21 to 22.61 GiB per GPU" in found.formats
     assert "14 to 17 requests" in headline(found)
     stated = estimate(name.replace("4bit", "4bit-gs32"), gpu="m4-max-64", context_tokens=8192)
     assert stated.range_of("weight_bytes_per_gpu")[0] > least
@@ -70,7 +70,7 @@ def test_a_learned_copy_is_a_range_around_the_converters_bytes(name: str) -> Non
 def test_a_copy_that_nobody_read_is_not_said_to_be_as_released() -> None:
     asked = {"gpu": "m4-max-64", "context_tokens": 8192}
     found = estimate("lmstudio-community/Qwen3-32B-MLX-4bit", **asked)
-    assert "weights mlx4-g64 by its name" in found.formats
+    assert "weights MLX4-g64 by its name" in found.formats
     assert "in mlx4-g64 by its name" in "\n".join(found.explanation)
     assert "as released" not in found.formats + "\n".join(found.explanation)
     known = estimate("mlx-community/Qwen3-32B-4bit", **asked)
