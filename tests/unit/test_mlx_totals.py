@@ -71,7 +71,7 @@ def test_a_copy_that_nobody_read_is_not_said_to_be_as_released() -> None:
     asked = {"gpu": "m4-max-64", "context_tokens": 8192}
     found = estimate("lmstudio-community/Qwen3-32B-MLX-4bit", **asked)
     assert "weights MLX4-g64 by its name" in found.formats
-    assert "in mlx4-g64 by its name" in "\n".join(found.explanation)
+    assert "in MLX4-g64 by its name" in "\n".join(found.explanation)
     assert "as released" not in found.formats + "\n".join(found.explanation)
     known = estimate("mlx-community/Qwen3-32B-4bit", **asked)
     assert "as released (mlx4-g64)" in known.formats
