@@ -431,7 +431,7 @@
     const text = await (await fetch(new URL("questions/no-gpu/", kvreport.root))).text();
     const rows = $$("article tbody tr", new DOMParser().parseFromString(text, "text/html")).map((row) => [
       row.cells[0].textContent.trim(),
-      parseFloat(row.cells[1].textContent),
+      parseFloat(row.cells[1].textContent.replace(/,/g, "")),
     ]).filter(([, size]) => size < ram).sort((a, b) => b[1] - a[1]);
     const [first] = rows;
     return first

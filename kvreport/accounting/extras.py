@@ -13,7 +13,7 @@ from typing import Final
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import is_down, is_tied, output_side
-from kvreport.catalog.caches import FullAttention, SlidingWindow
+from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
 from kvreport.catalog.release import trait
@@ -38,8 +38,8 @@ _OF_BLOCKS: Final = ("DFlash", "DSpark", "Domino")
 (SGLang 0.5.13 to 0.5.23 ``models/dflash.py``)."""
 
 EAGLE3_WORDS: Final = 32_000
-"""Words of an EAGLE-3 head's output (``draft_vocab_size`` of sgl-project/SpecForge, ``configs/llama3-70B-ealge3.json``,
-and of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B, whose log ``siskin-046`` says 0.8 GiB more than without it)."""
+"""Words of an EAGLE-3 head's output (``draft_vocab_size`` in sgl-project/SpecForge, ``configs/`` for Llama 3 70B, Mistral Small,
+Phi-4 mini, Qwen2.5 7B, Qwen3 4B and 32B, and QwQ). Heads for Gemma 3 have all words of the target."""
 
 _DRAFT: Final = "draft."
 """Begins the names of a draft's weights beside those of its target."""
@@ -125,13 +125,13 @@ def own_prediction_layer(target: Model) -> Model:
 
 
 def eagle3_bytes(target: Model, tensor: int = 1) -> int | None:
-    """Return the bytes per GPU of an EAGLE-3 head with the target's sizes; None for targets of other kinds, whose heads differ.
+    """Return the bytes per GPU of an EAGLE-3 head with the target's sizes; None for targets whose heads differ from them.
 
-    One layer of the target's kind that reads twice its width, the matrix that joins three hidden states, and an output
+    Those have experts, latents, states or sliding windows. One layer of the target's kind that reads twice its width, the matrix that joins three hidden states, and an output
     head of fewer words (``models/llama_eagle3.py``, vLLM 0.33). The joining matrix is on every GPU.
     """
     every = [cache for group in target.layers for cache in group.caches]
-    caches = [cache for cache in every if isinstance(cache, FullAttention | SlidingWindow)]
+    caches = [cache for cache in every if isinstance(cache, FullAttention)]
     if target.experts or target.intermediate_size is None or not caches or len(caches) < len(every):
         return None
     kept = max(caches, key=lambda cache: cache.kv_heads * cache.key_dim)

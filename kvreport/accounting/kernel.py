@@ -85,8 +85,8 @@ LARGE_WORKSPACE: Final = 32 << 20
 (``aten/src/ATen/cuda/CublasHandlePool.cpp::parseChosenWorkspaceSize``)."""
 
 PIECE_AT_HAND: Final = 14 << 20
-"""Results from which the first workspace lies in a piece that they leave free: ten starts of 0.28 to 0.30 with results of 6 to 12 MiB
-kept the copy, and none of sixteen with 14 to 20 (teal-003 has 14). Fitted on these starts, and read in no source."""
+"""Results from which the first workspace lies in a piece that they leave free. Fitted, and read in no source: the rule
+``keeps_freed_copy`` of vLLM names the starts."""
 
 EXPANDED_TOKENS: Final = 1 << 16
 """Tokens of context whose latents vLLM expands at once, at most (0.11.0 to 0.33.0 ``determine_chunked_prefill_workspace_size``,

@@ -636,7 +636,9 @@ def test_what_helps_is_printed_where_a_context_does_not_fit(tiny_site):
     more = estimate(model, tensor_parallel=4, **asked).max_concurrent_requests
     small = estimate(model, tensor_parallel=2, kv="fp8", **asked).max_concurrent_requests
     assert not short.max_concurrent_requests
-    assert "For a request of 32K tokens on 2 × H100" in text
+    assert (
+        f"For a request of 32K tokens, 2 × H100 lack {short.shortfall_bytes / 2**30:.1f} GiB per GPU." in text
+    )
     assert f"What helps: 4 GPUs ({more} requests fit); a KV cache in FP8 ({small});" in text
     assert f"a context of at most {short.max_context_tokens:,} tokens" in text
 

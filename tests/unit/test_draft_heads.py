@@ -17,6 +17,23 @@ def test_a_head_of_eagle_3_takes_what_a_log_says_it_adds() -> None:
     assert 0.75 < found / 2**30 < 0.85
 
 
+@pytest.mark.parametrize(
+    ("name", "width", "heads", "kv_heads", "inner"),
+    [
+        # configs/llama3-70B-ealge3.json and configs/mistral-small-24B-eagle3.json of sgl-project/SpecForge: heads of 128,
+        # 32,000 words.
+        ("llama-3.3-70b", 8192, 64, 8, 28672),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", 5120, 32, 8, 32768),
+    ],
+)
+def test_a_head_has_the_sizes_that_its_trainer_publishes(
+    name: str, width: int, heads: int, kv_heads: int, inner: int
+) -> None:
+    attention = 2 * width * 128 * (heads + 2 * kv_heads) + 128 * heads * width
+    matrices = attention + 3 * width * inner + 32000 * width + 3 * width * width
+    assert eagle3_bytes(open_catalog().model(name)) == 2 * matrices
+
+
 def test_the_matrix_that_joins_hidden_states_is_on_every_gpu() -> None:
     model = open_catalog().model("llama-3.3-70b")
     whole, shared = eagle3_bytes(model), eagle3_bytes(model, 8)
@@ -26,7 +43,7 @@ def test_the_matrix_that_joins_hidden_states_is_on_every_gpu() -> None:
     assert shared - joining == -(-(whole - joining) // 2 // 8) * 2
 
 
-@pytest.mark.parametrize("name", ["gpt-oss-120b", "deepseek-v3", "qwen3.6-27b"])
+@pytest.mark.parametrize("name", ["gpt-oss-120b", "deepseek-v3", "qwen3.6-27b", "gemma-3-27b"])
 def test_a_head_for_a_model_of_another_kind_is_not_guessed(name: str) -> None:
     assert eagle3_bytes(open_catalog().model(name)) is None
     with pytest.raises(InputError, match="sizes of a head"):

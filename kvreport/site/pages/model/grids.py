@@ -61,7 +61,10 @@ def users_table(site: SiteData, model: Model, best: Series | None) -> tuple[Tabl
 
 
 def remedies(site: SiteData, model: Model) -> str:
-    """Say what helps where the fewest GPUs of the best-known accelerator hold no request of a context, with the numbers of its rows; "" where they hold all."""
+    """Say what helps where the fewest GPUs of the best-known accelerator hold no request of a context; "" where they hold all.
+
+    The numbers are those of the accelerator's rows.
+    """
     gpu = site.known_gpus[0]
     one, series = site.serving(model, gpu), site.on_headline_gpu.get(model.id, {})
     contexts = contexts_of(site, model)
@@ -94,10 +97,10 @@ def remedies(site: SiteData, model: Model) -> str:
         if own.tensor_parallel > 1
         else f"one {site.gpu_name(gpu)}"
     )
-    missing = f"{one.short[place] / units.GIB:.1f} GiB per GPU {'is' if one.short[place] == units.GIB else 'are'} missing"
     return (
-        f"For a request of {units.human_tokens(contexts[place])} tokens on {where}, {missing}. "
-        f"What helps: {'; '.join(said)}. The same steps help on other GPUs."
+        f"For a request of {units.human_tokens(contexts[place])} tokens, {where} "
+        f"{'lacks' if own.tensor_parallel == 1 else 'lack'} {one.short[place] / units.GIB:.1f} GiB per GPU. "
+        f"What helps: {'; '.join(said)}."
         if said
         else ""
     )
