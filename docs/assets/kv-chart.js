@@ -210,7 +210,7 @@
     const who = ranked.length === 1 ? few.name : none.length ? "each of the others" : "each";
     const said = few.requests === many.requests
       ? `${kvreport.plural(few.requests, "request fits|requests fit")} with ${who}`
-      : `${count(few.requests)} (${few.name}) to ${count(many.requests)} (${many.name}) requests fit`;
+      : `from ${count(few.requests)} (${few.name}) to ${count(many.requests)} (${many.name}) requests fit`;
     const rest = none.length ? `, and none with ${none.join(" or ")}` : "";
     return `At ${tokens(where)} tokens per request, ${said}${rest}`;
   }

@@ -175,7 +175,7 @@ def sentence(family: str, seen: FirstSeen | None = None) -> str:
         alone = found.without_error
         said += (
             " The 80% error band recorded with each prediction contained the logged KV cache size for "
-            f"{found.held} of {'' if alone else 'these '}{found.pools} logs ({found.held / found.pools:.0%})"
+            f"{found.held} of {'' if alone else 'these '}{found.pools} logs ({found.held / found.pools:.1%})"
             + (
                 f". The {found.pools} are these {found.logs} and {alone} more for which only the band was recorded."
                 if alone

@@ -63,7 +63,7 @@ def test_the_lead_counts_complete_logs_that_were_found_engine_by_engine(found: F
         # A pool that was predicted as nothing has an error and no band, and counts as outside: one number of logs.
         assert len(inside) == len(sizes) + len(alone)
         these = "" if alone else "these "
-        assert f"for {sum(inside)} of {these}{len(inside)} logs ({sum(inside) / len(inside):.0%})" in told
+        assert f"for {sum(inside)} of {these}{len(inside)} logs ({sum(inside) / len(inside):.1%})" in told
         assert (
             f"The {len(inside)} are these {len(sizes)} and {len(alone)} more for which only the band" in told
         ) == bool(alone)

@@ -20,11 +20,11 @@ SHORT = PlotLine("L4", ((1024, 1),))
 def test_the_fewest_and_the_most_and_what_has_none() -> None:
     assert (
         finding(PlotData((FEW, MANY, SHORT)))
-        == "At 8K tokens per request, 19 (L40S) to 145 (B200) requests fit, and none with L4"
+        == "At 8K tokens per request, from 19 (L40S) to 145 (B200) requests fit, and none with L4"
     )
     assert (
         finding(PlotData((MANY, FEW, SHORT), chosen=(1024, 1200)))
-        == "At 1K tokens per request, 1 (L4) to 1,200 (B200) requests fit"
+        == "At 1K tokens per request, from 1 (L4) to 1,200 (B200) requests fit"
     )
 
 
@@ -35,7 +35,7 @@ def test_a_context_between_two_points_is_told_by_the_shorter() -> None:
     )
     assert (
         finding(PlotData((MANY, FEW), chosen=(512, 300)))
-        == "At 1K tokens per request, 150 (L40S) to 1,200 (B200) requests fit"
+        == "At 1K tokens per request, from 150 (L40S) to 1,200 (B200) requests fit"
     )
 
 
@@ -54,7 +54,7 @@ def test_equal_lines_and_one_line() -> None:
 
 def test_several_devices_serve() -> None:
     several = (PlotLine("2 × L40S", FEW.points), MANY)
-    assert finding(PlotData(several)) == "At 8K tokens per request, 19 (2 × L40S) to 145 (B200) requests fit"
+    assert finding(PlotData(several)) == "At 8K tokens per request, from 19 (2 × L40S) to 145 (B200) requests fit"
     assert finding(PlotData((FEW, PlotLine("L4", ()), PlotLine("T4", ())))) == (
         "At 8K tokens per request, 19 requests fit with L40S, and none with L4 or T4"
     )

@@ -103,7 +103,7 @@ def finding(data: PlotData) -> str:
     none = [line.name for line in data.lines if at not in dict(line.points)]
     said = f"At {units.human_tokens(at)} tokens per request, "
     if least != most:
-        said += f"{units.count(least)} ({few}) to {units.count(most)} ({many}) requests fit"
+        said += f"from {units.count(least)} ({few}) to {units.count(most)} ({many}) requests fit"
     else:
         who = few if len(ranked) == 1 else "each of the others" if none else "each"
         said += f"{counted(least, 'request fits|requests fit')} with {who}"
