@@ -54,7 +54,10 @@ def test_equal_lines_and_one_line() -> None:
 
 def test_several_devices_serve() -> None:
     several = (PlotLine("2 × L40S", FEW.points), MANY)
-    assert finding(PlotData(several)) == "At 8K tokens per request, from 19 (2 × L40S) to 145 (B200) requests fit"
+    assert (
+        finding(PlotData(several))
+        == "At 8K tokens per request, from 19 (2 × L40S) to 145 (B200) requests fit"
+    )
     assert finding(PlotData((FEW, PlotLine("L4", ()), PlotLine("T4", ())))) == (
         "At 8K tokens per request, 19 requests fit with L40S, and none with L4 or T4"
     )

@@ -333,10 +333,11 @@ def gpus(site: SiteData) -> Names:
     return {
         "headline": (
             f"{len(site.gpus)} accelerators: installed and usable memory, bandwidth, and how many of "
-            f"{len(site.models)} models they serve as released, at {context} tokens per request."
+            f"{len(site.models)} models each can serve in the weight format of the release, at {context} tokens per request."
         ),
         "table": Table(
-            caption="Each row is one device as software sees it",
+            caption="Each row is one device as software sees it. Devices with the same memory can differ in the number of models, "
+            "because the engine's default step is larger on some of them and reserves more memory",
             head=Column("Accelerator", numeric=False),
             columns=(
                 Column("Installed", hint="Memory as advertised"),
