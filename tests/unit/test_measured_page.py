@@ -84,7 +84,7 @@ def test_one_reading_is_not_called_all_readings():
 
 def test_a_failure_is_told_in_the_words_of_the_page():
     told = failure("Qwen2.5-7B: decode of 8 at 2048, as it comes: no time left")
-    assert told.startswith("Qwen2.5-7B: decode of 8 at 2048, without a captured graph: not measured")
+    assert told.startswith("Qwen2.5-7B: decode of 8 at 2048, without a CUDA graph: not measured")
     memory = (
         "OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 MiB. GPU 0 has a total capacity of"
     )

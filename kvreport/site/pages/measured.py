@@ -228,7 +228,7 @@ def _chart(question: ExperimentQuestion, one: Measurement) -> Markup:
 
     drawn = figures.curves(
         figures.Curves(
-            title=f"{question.title} Lines show computed values, and rings show values measured on {one.machine.label}.",
+            title=f"{question.title} Lines show computed values, and rings show measured values ({one.machine.label}).",
             x_title=picture.x_title,
             y_title=picture.y_title,
             x=tuple(float(place) for place in places),
@@ -281,14 +281,14 @@ def _summary(question: ExperimentQuestion, one: Measurement) -> Table:
         return _error(max(errors, key=abs) if errors else None)
 
     return listing(
-        f"{question.title} Results by case on {one.machine.label}",
+        f"{question.title} Results by case ({one.machine.label})",
         groups.values(),
         texts("Case", lambda group: Cell(_said(group[0].case), hint=_said(group[0].quantity))),
         numbers("Readings", number),
         texts("Measured against computed", lambda group: _WORDS[group[0].relation] or "nothing computed"),
-        numbers("Holds", held),
+        numbers("Agree", held),
         numbers("Largest relative difference", worst),
-        numbers("Refused", lambda group: sum(reading.measured is None for reading in group)),
+        numbers("Out of memory", lambda group: sum(reading.measured is None for reading in group)),
     )
 
 
@@ -296,7 +296,7 @@ def _readings(question: ExperimentQuestion, one: Measurement) -> Table | None:
     if not one.readings:
         return None
     return listing(
-        f"{question.title} Every reading on {one.machine.label}",
+        f"{question.title} Every reading ({one.machine.label})",
         one.readings,
         texts("Model", _read_of),
         texts("Quantity", lambda reading: _said(reading.quantity)),
