@@ -150,7 +150,7 @@
     }
 
     /* No answer of this page, but the way to one: {said, links: [[text, address]], command}. The address keeps the question. */
-    function unanswered({ said, links, command }, question, understood) {
+    function unanswered({ said, links, command, more = [] }, question, understood) {
       turn += 1;
       // The form says what was understood, and no more: the case that stood in it is of another question.
       state = { ...start, tp: undefined, ...understood };
@@ -169,7 +169,7 @@
       remark();
       const way = links.map(([text, page]) => make("a", { href: new URL(page, kvreport.root).href }, text));
       fillOnly({
-        headline: [said],
+        headline: [said, ...more],
         conditions: way.flatMap((link, n) => (n ? [" · ", link] : [link])),
         commands: command
           ? [make("p", { class: "kv-note" }, "On the command line:"), kvreport.command(command)]

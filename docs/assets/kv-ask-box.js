@@ -35,7 +35,7 @@
         const number = way.smallest
           ? await smallestOf(found, base, way.fewest)
           : way.fewest
-          ? (await fewestOn(site.known, found, base)).said
+          ? (await fewestOn(way.among || site.known, found, base)).said
           : way.cards
           ? await cardsOf(found, base)
           : way.saving
@@ -44,6 +44,8 @@
           ? await sidesOf(found, base)
           : way.slot
           ? await slotOf(way.slot, base)
+          : way.image
+          ? await imageOf(way.image, base)
           : way.atOnce
           ? await atOnce(found, base)
           : way.timed
@@ -53,13 +55,16 @@
           : "";
         const shown = number || (way.machine && await onMachine(way.machine, found.state.model)) ||
           await inCase(way, base);
-        const said = [shown, shown ? way.rest ?? way.said : way.said].filter(Boolean).join(" ");
+        const rules = way.releases ? await kvreport.result.rulesBetween(base, site, way.releases) : [];
+        const answered = shown || rules.length;
+        const said = [shown, answered ? way.rest ?? way.said : way.said].filter(Boolean).join(" ");
         const pages = way.search ? await pagesFor(field.value).catch(() => []) : [];
         if (pages.length && told.textContent.startsWith("Nothing")) told.textContent = "";
         kvreport.unanswered?.(
           {
             ...way,
             said: pages.length ? "These pages are about it:" : said,
+            more: rules,
             links: way.search ? withLog([...pages, ...way.links], field.value) : way.links,
           },
           way.question || field.value,
@@ -83,6 +88,7 @@
           await shortage(found, base),
           notUsed(found, site, chosen),
           await saving(found, base),
+          await settingsOf(found, base),
         ]
           .filter(Boolean)
           .join(" "),
@@ -262,12 +268,13 @@
   /* What a prompt that requests share saves where the engine stores it once, as a sentence; for the model of the form where the
      question names none. */
   async function savedByPrefix({ model: named, context, requests }, base) {
-    if (!(context && requests > 1)) return "";
     const site = await kvreport.siteFor(base), slug = named || kvreport.now().model;
     const model = await kvreport.modelFor(base, site, slug);
     const held = model?.held[model.kv]?.[0];
     if (!held) return "";
-    const [, terms] = held.kinds ? held.kinds[0] : held;
+    const [constant, terms] = held.kinds ? held.kinds[0] : held;
+    const states = constant > 0 ? await statesOf(model, constant, base) : "";
+    if (!(context && requests > 1)) return states;
     const once = kvKernel.requestBytes(0, terms, context);
     return `Prefix caching stores a prompt of ${count(context)} tokens once for ${
       count(requests)
@@ -275,14 +282,31 @@
       gib(once)
     } GiB of KV cache in place of ${gib(requests * once)} GiB, which saves ${
       gib((requests - 1) * once)
-    } GiB.`;
+    } GiB. ${states}`.trim();
+  }
+
+  /* Whether engines cache prefixes of a model with recurrent states, and what its states take, as sentences. */
+  async function statesOf(model, bytes, base) {
+    const { vllm } = await load(new URL("engine-rules.json", base));
+    const last = (name) => vllm.findLast(([, , , rule]) => rule === name);
+    const [since, , on] = last("state_prefix_caching"), [, , slots] = last("state_slots_cached");
+    return `Yes, prefix caching works with ${model.name}, which has recurrent states. vLLM has it on by default ${
+      on === "yes" ? `since ${since}` : `until ${since}`
+    }, and SGLang in every release (--disable-radix-cache turns it off). The states of one request take ${
+      gib(bytes)
+    } GiB and are not shared. With prefix caching, vLLM reserves ${slots} of them for each request.`;
   }
 
   /* What each side of a comparison holds, and which holds more, as a sentence: sides are models, accelerators with as many GPUs
      as the question says, or engines. Without a number, all have as many GPUs as the one that needs most. */
-  async function sidesOf({ each, gpus, also = [], engines, forms = [], formats = {}, state }, base) {
-    const listed = each.length ? each : [state.gpu, ...gpus].map((id) => [id, state.tp]);
-    const names = engines.length > 1 ? [...new Set(engines)] : [state.engine];
+  async function sidesOf(
+    { each, gpus, also = [], engines, unpublished = [], forms = [], formats = {}, state },
+    base,
+  ) {
+    const own = state.gpu || kvreport.now().gpu;
+    const listed = each.length ? each : [own, ...gpus].map((id) => [id, state.tp]);
+    const near = unpublished.flatMap((one) => one.near.map(({ name }) => name));
+    const names = engines.length + near.length > 1 ? [...new Set([...engines, ...near])] : [state.engine];
     const sides = [];
     for (const engine of names) {
       const site = await kvreport.siteFor(base, engine);
@@ -297,7 +321,7 @@
       }
     }
     if (forms.length) sides.splice(0, 1, ...forms.map((form) => ({ ...sides[0], ...form })));
-    if (sides.length < 2 || sides.some(({ gpu }) => !gpu)) return "";
+    if (!sides.length || sides.some(({ gpu }) => !gpu)) return "";
     const answered = ({ site, model, gpu, tp, weights = state.weights }) => {
       const asked = kvreport.settled(site, { ...state, gpu: gpu.id, tp, weights });
       return kvreport.result.facts(site, model, gpu, asked, kvState.pick(site, model, gpu, asked));
@@ -341,7 +365,7 @@
       };
     });
     const [most, next] = [...told].sort((a, b) => b.held - a.held), [{ model, site }] = sides;
-    const winner = most.held > next.held && !told.some(({ other }) => other)
+    const winner = next && most.held > next.held && !told.some(({ other }) => other)
       ? `${most.what} ${/^(\d+ ×|Weights)/.test(most.what) ? "hold" : "holds"} more context${
         next.held ? `: ${kvreport.fixed(most.held / next.held, 1)} times as many tokens` : ""
       }.`
@@ -356,7 +380,7 @@
       form && !apart && (devices || !forms.length) && told.every((one) => !one.form || one.form === form)
         ? ` and weights ${form.label.replace(/^(?!as )/, "in ")}`
         : ""
-    }. ${winner} ${told.map((one) => `${one.what}: ${one.said}`).join(". ")}.`;
+    }. ${winner} ${told.map((one) => (one.what ? `${one.what}: ${one.said}` : one.said)).join(". ")}.`;
   }
 
   /* What the page of questions that is the first way to an answer says of the case; "" for other pages. */
@@ -379,6 +403,7 @@
      computed. */
   async function slotOf({ model, gpu, context, quantized, ollama }, base) {
     const site = await kvreport.facts(base), own = await kvreport.modelFor(base, site, model);
+    if (!gpu) return slotNeeds(own, context, quantized ? "q8_0" : "f16", ollama, base);
     const device = kvCapacity.gpuOf(site, gpu);
     const words = device && await slotWords(model, gpu, base).catch(() => null);
     const of = (word, cache) => {
@@ -410,6 +435,25 @@
     return `${said} Start Ollama with OLLAMA_CONTEXT_LENGTH=${
       free ? Math.min(context, longest[0][1]) : longest[0][1]
     }${small} OLLAMA_NUM_PARALLEL=1: each additional slot needs its own cache.`;
+  }
+
+  /* The memory of one slot of llama.cpp with all layers on a GPU that nobody named, and its parts, as a sentence. */
+  async function slotNeeds(model, context, cache, ollama, base) {
+    const length = Math.min(context || kvKernel.USEFUL_TOKENS, model.limit);
+    try {
+      const words = await slotWords(model.slug, "", base), own = words.slot_weights();
+      const next = words.slot_beside({ tokens: length, cache }), whole = words.kv_request({ tokens: length });
+      const kept = cache === "f16" ? ` (KV cache ${gib(whole)}, compute buffers ${gib(next - whole)})` : "";
+      return `${model.name} in Q4_K_M needs ${gib(own + next, 1)} GiB on the GPU with one slot of ${
+        kvreport.tokens(length)
+      } tokens in ${ollama ? "Ollama" : "llama.cpp"}: ${gib(own)} GiB of weights and ${
+        gib(next)
+      } GiB next to them${kept}. The driver takes its own memory in addition.${
+        ollama ? ` Ollama’s default context is shorter: set OLLAMA_CONTEXT_LENGTH=${length}.` : ""
+      }`;
+    } catch {
+      return "";
+    }
   }
 
   /* The main memory that a model takes on a computer without a GPU, as a sentence; "" where it is not computed. */
@@ -535,19 +579,73 @@
       : "";
   }
 
-  /* Bytes that a question's model needs, of weights and of the cache of its requests, as a sentence. */
-  async function needed({ state }, base) {
+  /* Bytes that a question's model needs, of weights and of the cache of its requests in each format asked for, as a sentence. */
+  async function needed({ state, kvs }, base) {
     const site = await kvreport.siteFor(base, state.engine);
     const model = state.model && await kvreport.modelFor(base, site, state.model);
-    const kv = state.kv || model?.kv, held = model?.held[kv]?.[0];
     const weights = model?.weights[state.weights || model.form]?.[0];
-    if (!held || !weights) return "";
-    const [constant, terms] = held.kinds ? held.kinds[0] : held;
+    if (!weights) return "";
     const context = Math.min(kvState.contextOf(state, model), model.limit), requests = state.requests || 1;
-    const cache = requests * kvKernel.requestBytes(constant, terms, context);
-    return `${model.name} needs ${gib(weights)} GiB for its weights and ${gib(cache)} GiB of KV cache for ${
+    const asked = kvs || [state.kv || model.kv];
+    const caches = asked.map((kv) => {
+      const held = model.held[kv]?.[0];
+      const [constant, terms] = held?.kinds ? held.kinds[0] : held || [];
+      const form = kvs || state.kv ? ` in ${kvreport.result.label(site.kv_formats, kv)}` : "";
+      return terms
+        ? `${gib(requests * kvKernel.requestBytes(constant, terms, context))} GiB of KV cache${form}`
+        : `no KV cache${form}`;
+    });
+    return `${model.name} needs ${gib(weights)} GiB for its weights and ${caches.join(" or ")} for ${
       kvreport.plural(requests, "request|requests")
     } of ${kvreport.tokens(context)} tokens, besides what the engine reserves.`;
+  }
+
+  /* What the settings of a question change in the pool, on as many GPUs as the answer has without them, as a sentence. */
+  async function settingsOf({ state }, base) {
+    const none = { share: undefined, batched: undefined, seqs: undefined, eager: undefined };
+    if (Object.keys(none).every((name) => state[name] === undefined)) return "";
+    const now = kvreport.now(), here = await kvreport.siteFor(base, now.engine);
+    const model = await kvreport.modelFor(base, here, now.model), gpu = kvCapacity.gpuOf(here, now.gpu);
+    if (!model || !gpu || gpu.devices) return "";
+    const told = (values) => kvreport.settled(here, { ...now, ...values });
+    const named = kvState.hasLayout(state)
+      ? {}
+      : { tp: undefined, pp: undefined, dp: undefined, ep: undefined };
+    const usual = kvState.fewest(here, model, gpu, told({ ...named, ...none }));
+    const own = usual && kvState.deployments(here, model, gpu, told(kvState.stateOf(usual.layout)))[0];
+    if (!own) return "";
+    const context = Math.min(kvState.contextOf(now, model), model.limit);
+    const [before, after] = [usual, own].map((one) => Math.max(kvCapacity.poolTokens(one, context), 0));
+    if (!Number.isFinite(before)) return "";
+    const where = kvreport.result.devicesText(usual.layout, gpu),
+      what = kvreport.result.settings(state).join(", ");
+    const first = kvState.fewest(here, model, gpu, told({})).layout;
+    return `On ${where}, the KV pool holds ${count(after)} tokens with ${what}, compared with ${
+      count(before)
+    } by default: ${count(Math.abs(before - after))} ${after > before ? "more" : "fewer"}.${
+      first.devices !== usual.layout.devices
+        ? ` With ${what}, one request of ${kvreport.tokens(context)} needs ${
+          kvreport.result.devicesText(first, gpu)
+        }, for which the answer below is.`
+        : ""
+    }`;
+  }
+
+  /* Tokens of an image in a model, and the cache that they take, as a sentence; "" where they are not known. */
+  async function imageOf({ model, pixels: [wide, high] }, base) {
+    const site = await kvreport.facts(base), own = await kvreport.modelFor(base, site, model);
+    const words = await caseWords(["image_tokens"], model, "", base);
+    try {
+      const number = words.image_tokens({ wide, high });
+      const bytes = words.kv_per_token({});
+      return `An image of ${wide} × ${high} pixels becomes ${
+        count(number)
+      } tokens in ${own.name}. They take ${gib(number * bytes)} GiB of KV cache and count like ${
+        count(number)
+      } tokens of text: add them to the context, and fewer requests fit.`;
+    } catch {
+      return "";
+    }
   }
 
   /* The accelerators of at most some memory that serve a question's model alone, by format of its weights, as a sentence. */

@@ -26,7 +26,7 @@
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more replica replicas number numbers and or which weight weights " +
       "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib " +
-      "these those this them they their there then take takes taking switch turn off only just also still would could should sessions session if so some any all")
+      "these those this them they their there then take takes taking switch turn off only just also still would could should sessions session if so some any all team wants give bring brings pasted paste url – — serves why print prints printed difference capacity between")
       .split(
         " ",
       ),
@@ -36,6 +36,10 @@
   const CHOICE =
     /^(best|better|largest|biggest|smallest|minimum|strongest|smartest|top|recommend(ed)?|newest|latest)$/;
   const COST = /^(cheap|cheapest|costs?|prices?|rent|budget|\$\S*)$/;
+  /* What something takes of the memory is no price. */
+  const COSTS = /^costs?$/;
+  const IN_MEMORY =
+    /\bcosts?\b(?!.*[$€]).*\b(tokens|memory|vram|cache|gi?b)\b|\b(tokens|states?|pictures?|images?)\b.*\bcosts?\b(?!.*[$€])/i;
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|latencies|waits?|waiting|percentiles?|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
@@ -147,8 +151,8 @@
   const A_FLAG = /^-*[a-z]+[-_][a-z]+[-_]/;
   /* People and how often each of them asks: they are no requests at once, which the sizer computes from them. */
   const PEOPLE =
-    /\b(\d[\d,]*)\s+(people|persons|users|employees|staff|colleagues|coworkers|students|customers|members|developers|devs)\b/i;
-  const AT_ONCE = /^(people|persons|users|developers|devs)$/i; // without a pace these are counted as requests
+    /\b(\d[\d,]*)\s+(people|persons|users|employees|staff|colleagues|coworkers|students|customers|members|developers|devs|engineers|programmers|researchers|analysts)\b/i;
+  const AT_ONCE = /^(people|persons|users|developers|devs|engineers|programmers|researchers|analysts)$/i; // without a pace these are counted as requests
   const ASK = "(?:\\b(?:ask|send|mak)(?:e?s|e|ing)?\\s+)?";
   const UNIT = "(second|sec|minute|min|hour)s?\\b";
   const PACE = new RegExp(
@@ -181,16 +185,17 @@
   const SHARED =
     /\b(same|shared|common) (system )?(prompts?|prefix(es)?)\b|\bsystem prompts?\b|\bprefix[ -]cach\w*\b(?!.*\bhit)/i;
   const SHARED_WORD =
-    /^(prefix(es)?|prefix-cach\w*|cach\w+|same|shared|sharing|common|system|prompts?|saves?|save)$/;
+    /^(prefix(es)?|prefix-cach\w*|cach\w+|same|shared|sharing|common|system|prompts?|saves?|save|hybrids?|recurrent|states?|such)$/;
   const ACCURACY =
     /\b(how (accurate|exact|precise|far off)|accura(te|cy)|(error|margin) (figures?|bands?|bars?|of|for|in)\b(?! memory))/i;
   const ACCURACY_WORD =
     /^(accura(te|cy)|errors?|figures?|bands?|bars?|margins?|exact|precise|far|off|prediction\w*|estimates?)$/;
   const LAYOUTS = /\blayouts?\b|(?<!\b(?:tensor|pipeline|data|expert|context)[ -])\bparallelism\b/i;
   const LAYOUTS_APART =
-    /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,20} (vs\.?|versus|or|against|than) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
-  const LAYOUTS_BEST = /\b(layouts?|parallelism)\b|\b(is|are|works?) best\b/i;
-  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|better|than|expert|tensor|data|over)$/;
+    /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,60} (vs\.?|versus|or|against|than|compared (?:to|with)) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
+  const LAYOUTS_BEST = new RegExp(`${LAYOUTS.source}|\\b(is|are|works?) best\\b`, "i");
+  const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|better|than|expert|tensor|data|over|changes?)$/;
+  const PIXELS = /\b(\d{3,4})\s*[x×]\s*(\d{3,4})\b(?:\s*(?:px|pixels?))?/i;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
@@ -231,6 +236,9 @@
   const UPGRADE = /\b(upgrad|updat|migrat|mov|switch|go)(e[sd]?|ing)?\b|\bchang(es?|ed)\b/i;
   const UPGRADE_WORD =
     /^((upgrad|updat|migrat|mov|switch|go|chang)(es?|ed|ing)?|if|when|between|happens|break\w*)$/;
+  const SIZE_ASKED = /\bhow (?:much|many)\b|\b(?:vram|memory|needs?)\b/i;
+  const OWN_RELEASE =
+    /\bkvreport\b.*\b(releases?|versions?|changelog|older|newer|chang(es?|ed))\b|\b(releases?|versions?|changelog|numbers)\b.*\bkvreport\b|\b(older|earlier|previous) (release|version)s? of (the|this|your) (data|dataset|site|tables?|numbers)\b/i;
   const AGENTS = /\b\d+ (coding )?agents?\b/i;
   const SMALLEST =
     /\b(smallest|least|minimum|min|weakest|cheapest|single|one|lowest|smallest single|cheapest single) (gpu|card|vram|accelerator)\b/i;
@@ -267,7 +275,7 @@
     [/^ep=?(\d+)$/, () => ({ ep: true }), () => "expert parallel"],
     [/^ep$/, () => ({ ep: true }), () => "expert parallel"],
     [
-      /^(\d[\d,]*)\s?(users?|requests?|people|concurrent|agents?|developers?|devs?|sessions?|chats?)$/,
+      /^(\d[\d,]*)\s?(users?|requests?|people|concurrent|agents?|developers?|devs?|engineers?|programmers?|researchers?|analysts?|sessions?|chats?)$/,
       (m) => ({ requests: Number(m[1].replaceAll(",", "")) }),
       (m) => `${m[1]} concurrent requests`,
     ],
@@ -320,7 +328,7 @@
 
   /* Asks for a number of devices; not of requests or tokens. */
   const HOW_MANY =
-    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|stay|remain|fit|are|tokens|agents|developers|devs|sessions|chats|layers|loras?|adapters|models|experts|gi?b)\b)/i;
+    /\b(how many|fewest|(?:minimum|smallest|least|lowest) number of|min(?:imum)?(?= gpus?\b| cards?\b)) (?!(concurrent |parallel |simultaneous )?(users|requests|people|stay|remain|fit|are|tokens|agents|developers|devs|engineers|sessions|chats|layers|loras?|adapters|models|experts|gi?b)\b)/i;
 
   const SECONDS = /^(m?s|secs?|seconds?)$/;
   const HOURLY =
@@ -404,18 +412,35 @@
     if (started) return started;
     const computer = withoutGpu(asked, site, names);
     if (computer) return computer;
-    const [workload, unsized] = workloadIn(asked, site);
+    const pixels = PIXELS.exec(asked);
+    const [workload, unsized] = workloadIn(pixels ? asked.replace(pixels[0], " ") : asked, site);
     const [crowd, uncrowded] = crowdIn(unsized, workload);
     const stated = STATED.exec(uncrowded);
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
-    const price = HOURLY.exec(uncrowded),
-      sizes = SIZES_APART.exec(uncrowded);
-    const text = [stated, bound, price].reduce(
+    const price = HOURLY.exec(uncrowded), cached = cacheFormats(uncrowded);
+    const formats = !cached && FORMATS_APART.exec(uncrowded.replace(BITS, "$1bit"))?.slice(1, 3);
+    const pair = formats && FORMATS[formats[0].toLowerCase()][1] !== FORMATS[formats[1].toLowerCase()][1]
+      ? formats.map((word) => word.toLowerCase())
+      : null;
+    const sizes = sizesApart(uncrowded, names);
+    const text = [stated, bound, price, cached].reduce(
       (rest, one) => (one ? rest.replace(one[0], " ") : rest),
-      sizes ? uncrowded.replace(sizes[0], `tp ${sizes[1]}`) : uncrowded,
+      sizes
+        ? uncrowded.replace(sizes.said, `tp ${sizes[0]} `)
+        : pair
+        ? uncrowded.replace(BITS, "$1bit").replace(FORMATS_APART, " ")
+        : uncrowded,
     );
     const read = (said) =>
-      wordsOf(ofServers(names, ofClouds(names, said).replace(HOW_MANY, " ").replace(PERCENTILE, " ")));
+      wordsOf(
+        ofServers(
+          names,
+          ofClouds(names, said).replace(/\b(how) (?:large|big)\b/gi, "$1").replace(HOW_MANY, " ").replace(
+            PERCENTILE,
+            " ",
+          ),
+        ),
+      );
     const words = read(text);
     const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
     const state = {},
@@ -424,6 +449,7 @@
         ...workload.said,
         claim && `${claim.value} ${claim.unit} per token`,
         atMost && `at most ${atMost} GB`,
+        pixels && `${pixels[1]} × ${pixels[2]} pixels`,
       ].filter(Boolean),
       missed = [],
       left = [],
@@ -489,7 +515,7 @@
       } else left.push(words[n]);
     }
     /** @type {any[] & {devices?: number}} */
-    const home = left.filter((word) => AT_HOME.test(word));
+    const home = [...new Set(left.filter((word) => AT_HOME.test(word)))];
     if (small && (home.length || small.includes("q8_0"))) home.push("cache q8_0");
     else if (small) missed.push(small);
     const engines = [], unpublished = [], releases = [];
@@ -569,8 +595,8 @@
     }
     const also = sidesIn(names.models, more, state, understood, missed) ||
       modelsIn(names.models, missed, state, understood);
-    const formats = also.length
-      ? formatsOf(names.models, asked, [state.model, ...also], state, understood)
+    const formatsBySide = also.length
+      ? formatsOf(names.models, asked, [state.model, ...also], state, understood, missed)
       : {};
     if (gpus.length && !state.model) ofSize(names.models, missed, state, understood);
     checkpointOf(names.models, words, state, understood);
@@ -581,19 +607,27 @@
       missed.splice(change, 1);
       saves = true;
     }
-    const apartBy = formatsApart(asked, state, understood, missed);
+    const apartBy = formatsApart(cached, pair, state, understood);
     saves = apartBy || saves;
-    const forms = apartBy || also.length || gpus.length
-      ? []
-      : formsApart(asked, sizes, state, understood, missed);
-    if (sizes && !forms.length) missed.push(`tp ${sizes[2]}`);
+    const forms = apartBy || also.length || gpus.length ? [] : formsApart(pair, sizes, state, understood);
+    if (sizes && !forms.length) missed.push(...sizes.slice(1).map((size) => `tp ${size}`));
+    if (pair && !apartBy && !forms.length) missed.push(...pair);
+    if (IN_MEMORY.test(asked) && !price && !/\bmillion\b/i.test(asked)) {
+      asks.splice(
+        0,
+        asks.length,
+        ...asks.filter((word) => !COSTS.test(word)),
+      );
+    }
+    const laid = LAYOUTS_APART.test(wordsOf(asked).join(" "));
     const about = {
       shared: SHARED.test(asked) && !TRACE.test(asked),
       accuracy: ACCURACY.test(asked),
       layouts: Boolean(state.model) && !forms.length &&
-        (LAYOUTS.test(asked) || LAYOUTS_APART.test(asked) || Boolean(anyWithExperts)),
+        (LAYOUTS.test(asked) || laid || Boolean(anyWithExperts)),
       upgrade: engines.length + unpublished.length > 1 && UPGRADE.test(asked),
       trace: TRACE.test(asked),
+      own: OWN_RELEASE.test(asked) && !state.model && !state.gpu,
       agents: AGENTS.test(asked) && !state.model && !state.gpu,
       file: FILE.test(asked) || (FILE_NAMED.test(asked) && !state.model && !state.gpu),
     };
@@ -626,12 +660,18 @@
       delete state.requests;
       understood.push("a recorded load");
     }
-    if (about.layouts && LAYOUTS_APART.test(asked)) {
+    if (about.layouts && laid) {
       // "TP 8 or DP 8": each on as many GPUs.
-      const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = Math.max(tp, pp, dp, dcp);
+      const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = total || Math.max(tp, pp, dp, dcp);
+      const one = /^(tensor parallel|pipeline parallel|data parallel|\d+ GPUs in each)\b/;
+      understood.splice(0, understood.length, ...understood.filter((said) => !one.test(said)));
       for (const name of ["pp", "dp", "ep", "dcp"]) delete state[name];
       state.tp = devices > 1 ? devices : undefined;
       if (missed.includes(`${devices}x`)) missed.splice(missed.indexOf(`${devices}x`), 1);
+    }
+    if (about.own) {
+      missed.length = 0;
+      understood.push("releases of kvreport");
     }
     if (about.file) {
       missed.length = 0;
@@ -654,7 +694,9 @@
       others,
       family,
       also,
-      formats,
+      formats: formatsBySide,
+      kvs: cached?.kvs,
+      pixels: pixels && pixels.slice(1, 3).map(Number),
       asks,
       machine: machine?.id,
       engines,
@@ -894,64 +936,94 @@
     if (stated !== undefined && devices && devices !== stated * others) missed.push(`${devices}x`);
   }
 
-  /* "kv cache fp8 vs bf16": the answer with the smaller format, and what it saves. */
-  function formatsApart(text, state, understood, missed) {
-    const cache = /\b(kv|cache)\b/i.test(text);
-    const [, one, other] =
-      /\b(bf16|fp16|fp8|int4|awq|gptq|nvfp4|mxfp4)\b(?: kv| cache)* (?:vs\.?|versus|or|against|compared to) (bf16|fp16|fp8|int4|awq|gptq|nvfp4|mxfp4)\b/i
-        .exec(text)?.map((word) => word.toLowerCase()) || [];
-    const wide = [one, other].filter((word) => /^[bf][fp]16$/.test(word));
-    if (wide.length !== 1) return false;
-    const small = wide[0] === one ? other : one;
-    if (cache && small !== "fp8") return false;
-    for (const name of ["weights", "kv"]) {
-      const format = state[name];
-      if (format && (cache || name === "weights")) {
-        delete state[name];
-        const place = understood.findIndex((said) => said.toLowerCase().includes(format));
-        if (place >= 0) understood.splice(place, 1);
-      }
+  const BITS = /\b(\d{1,2})[ -]?bits?\b/gi;
+  const CACHE = "(bf16|fp16|16[- ]?bits?|fp8|8[- ]?bits?)";
+  const OF_CACHE = [
+    `\\b${CACHE}(?: kv| cache)*,? ?(?:and|or|vs\\.?|versus|against|compared (?:to|with)) (?:in |with |as )?${CACHE}`,
+    `\\b(?:in|as|with|using) ${CACHE}`,
+  ].map((pattern) => new RegExp(`${pattern}(?! weights)\\b`, "i"));
+
+  /* Formats of the cache in a question about its size: "KV cache in 16 bits and in FP8"; null where it has none. */
+  function cacheFormats(text) {
+    const place = text.search(/\b(kv|cache)\b/i);
+    if (place < 0 || /\b(weights?|checkpoints?)\b/i.test(text)) return null;
+    const found = OF_CACHE.map((one) => one.exec(text)).find(Boolean);
+    if (!found || (found.index < place && !/ (or|vs\.?|versus|against|compared) /i.test(found[0]))) {
+      return null;
     }
-    missed.splice(0, missed.length, ...missed.filter((word) => ![one, other].includes(word)));
-    Object.assign(state, cache ? { kv: "fp8" } : { weights: FORMATS[small][1] });
-    understood.push(
-      `${cache ? "KV cache" : "weights"} in ${small.toUpperCase()}, compared with ${wide[0].toUpperCase()}`,
-    );
+    const said = found.slice(1).filter(Boolean).map((word) => word.replace(BITS, "$1-bit").toUpperCase());
+    const kvs = said.map((word) => (/^(FP8|8)/.test(word) ? "fp8" : "bf16"));
+    return new Set(kvs).size === kvs.length ? { 0: found[0], kvs, said } : null;
+  }
+
+  /* "kv cache fp8 vs bf16": the answer with the smaller format, and what it saves. */
+  function formatsApart(cached, pair, state, understood) {
+    if (cached && !state.kv) {
+      const small = cached.kvs.indexOf("fp8"), wide = cached.kvs.indexOf("bf16");
+      state.kv = cached.kvs[Math.max(small, 0)];
+      const words = cached.said.map((word) => word.replace("-BIT", "-bit"));
+      understood.push(
+        small >= 0 && wide >= 0
+          ? `KV cache in ${words[small]}, compared with ${words[wide]}`
+          : `KV cache in ${words[0]}`,
+      );
+      return small >= 0 && wide >= 0;
+    }
+    const wide = pair?.filter((word) => FORMATS[word][1] === "bf16");
+    if (wide?.length !== 1) return false;
+    const small = pair.find((word) => word !== wide[0]);
+    state.weights = FORMATS[small][1];
+    understood.push(`weights in ${small.toUpperCase()}, compared with ${wide[0].toUpperCase()}`);
     return true;
   }
 
-  const EITHER = "(?: weights)? (?:vs\\.?|versus|or|against|compared (?:to|with)) ";
+  const EITHER = "(?: weights)?,? (?:and|vs\\.?|versus|or|against|compared (?:to|with)) (?:in )?";
   const SIZES_APART = new RegExp(
     `\\b(?:tp|tensor[- ]parallel(?:ism)?)[= ]?(\\d+)${EITHER}(?:(?:tp|tensor[- ]parallel(?:ism)?)[= ]?)?(\\d+)\\b`,
     "i",
   );
   const FORMATS_APART = new RegExp(
-    `\\b(${Object.keys(FORMATS).join("|")})\\b${EITHER}(${Object.keys(FORMATS).join("|")})\\b`,
+    `\\b(${Object.keys(FORMATS).join("|")})\\b${EITHER}(${
+      Object.keys(FORMATS).join("|")
+    })\\b(?! (?:kv|cache))`,
+    "i",
+  );
+  const NUMBER = `(?:\\d{1,2}|one|${Object.keys(NUMBERS).join("|")})(?: ?[x×])?`;
+  const COUNTS_APART = new RegExp(
+    `(?<![\\d.\\w-])(${NUMBER}(?:(?:, ?| (?:and|or|vs\\.?|versus|against) )(?:and |or )?${NUMBER})+) (\\S+)(?: (\\S+))?(?: (\\S+))?`,
     "i",
   );
 
+  /* "tp 2 or 4", "1, 2 and 4 L40S": numbers of GPUs of one case, and the words that say them; null where there are none. */
+  function sizesApart(text, { gpus }) {
+    const tensors = SIZES_APART.exec(text);
+    if (tensors) return Object.assign(tensors.slice(1, 3).map(Number), { said: tensors[0] });
+    const [, said, ...next] = COUNTS_APART.exec(text) || [];
+    if (!said) return null;
+    const plain = next.map((_, n) =>
+      plainName(next.slice(0, n + 1).join("").replace(/[?!.,;:]+$/, "")).replace(/([a-z0-9]{3})s$/, "$1")
+    );
+    if (!plain.some((name) => /^(gpu|card)$/.test(name) || gpus.some((gpu) => gpu.names.includes(name)))) {
+      return null;
+    }
+    const numbers = said.toLowerCase().match(new RegExp(NUMBER.replace("(?: ?[x×])?", ""), "g")).map((word) =>
+      Number(word) || NUMBERS[word] || 1
+    );
+    return Object.assign([...new Set(numbers)], { said });
+  }
+
   /* "nvfp4 vs fp8", "tp 2 or 4": one case in two forms, each as a change of the state. */
-  function formsApart(text, sizes, state, understood, missed) {
-    const formats = !sizes && FORMATS_APART.exec(text.toLowerCase());
-    if (!(sizes || formats) || !state.model || !state.gpu || state.pp || state.dp || state.ep) return [];
-    const pair = (sizes || formats).slice(1, 3);
+  function formsApart(pair, sizes, state, understood) {
+    if (!(sizes || pair) || !state.model || state.pp || state.dp || state.ep) return [];
     if (sizes) {
       delete state.tp;
       understood.splice(
-        understood.indexOf(`tensor parallel ${pair[0]}`),
+        understood.indexOf(`tensor parallel ${sizes[0]}`),
         1,
-        `TP ${pair.join(" and ")}, compared`,
+        `${sizes.slice(0, -1).join(", ")} and ${sizes.at(-1)} GPUs, compared`,
       );
-      return pair.map((word) => ({ tp: Number(word) }));
+      return sizes.map((tp) => ({ tp }));
     }
-    for (const list of [missed, understood]) {
-      list.splice(
-        0,
-        list.length,
-        ...list.filter((word) => !pair.some((one) => word.toLowerCase().startsWith(one))),
-      );
-    }
-    delete state.weights;
     understood.push(`weights in ${pair.map((one) => one.toUpperCase()).join(" and ")}, compared`);
     return pair.map((word) => ({ weights: FORMATS[word][1] }));
   }
@@ -1053,7 +1125,8 @@
     let family = "";
     for (let n = 0; n < words.length; n += 1) {
       const again = family && isRelease(words[n], words[n + 1]) &&
-        (isRelease(words[n - 1]) || BETWEEN.test(words[n - 1]));
+        (isRelease(words[n - 1]) || BETWEEN.test(words[n - 1]) ||
+          (/^(in|of)$/.test(words[n - 1]) && BETWEEN.test(words[n - 2])));
       const [own, stated = again || !isRelease(words[n + 1], words[n + 2]) ? undefined : words[n + 1]] = again
         ? [family, words[n]]
         : words[n].split("@");
@@ -1399,27 +1472,30 @@
     return found.slice(1).map(({ id }) => id);
   }
 
-  /* A format right after the name of one model of a comparison is of that one alone: its format by id. */
-  function formatsOf(models, text, ids, state, understood) {
-    const parts = text.split(/\b(?:vs\.?|versus|or|and|against|compared (?:to|with))(?=\s)/i);
-    if (!state.weights || parts.length < 2) return {};
-    const names = parts.map((part) => part.split(/,|\s(?:on|with|at|in|for|using)\s/i)[0]);
-    const found = names.flatMap((part) => {
-      const words = wordsOf(part), format = words.find((word) => FORMATS[word]);
+  /* Formats that stand with the names of a comparison's models, by id: a format of one side is not that of the other. */
+  function formatsOf(models, text, ids, state, understood, missed) {
+    const parts = text.split(/\b(?:vs\.?|versus|or|and|against|with|compared (?:to|with))(?=\s)/i);
+    const names = parts.map((part) => part.split(/,|\s(?:on|with|at|for|using)\s/i)[0]);
+    const found = Object.fromEntries(names.flatMap((part) => {
+      const words = wordsOf(part), format = words.find((word) => FORMATS[word.replace(/[-_]/g, "")]);
       const own = {};
-      modelIn(models, words.filter((word) => !FORMATS[word]), own, [], []);
+      modelIn(models, words.filter((word) => word !== format), own, [], []);
       const id = ids.find((one) => one === own.model);
-      return format && id && FORMATS[format][1] === state.weights ? [id] : [];
-    });
-    if (found.length !== 1) return {};
-    const place = understood.findIndex((said) => said.endsWith(" weights"));
-    if (place >= 0) {
-      const [{ name }] = models.filter(({ id }) => id === found[0]);
-      understood[place] += ` of ${name}`;
-    }
-    const format = state.weights;
+      return format && id ? [[id, format]] : [];
+    }));
+    const sides = Object.keys(found);
+    const value = (id) => FORMATS[found[id].replace(/[-_]/g, "")][1];
+    if (!sides.length || (sides.length === ids.length && new Set(sides.map(value)).size === 1)) return {};
+    const none = (list) =>
+      list.splice(0, list.length, ...list.filter((word) => !Object.values(found).includes(word)));
+    none(missed);
+    const left = understood.filter((said) => !said.endsWith(" weights"));
+    const said = sides.map((id) =>
+      `${found[id].toUpperCase()} weights of ${models.find((one) => one.id === id).name}`
+    );
+    understood.splice(0, understood.length, ...left, ...said);
     delete state.weights;
-    return { [found[0]]: format };
+    return Object.fromEntries(sides.map((id) => [id, value(id)]));
   }
 
   /* "a 32B model": the one of this size that is commonly used, else the newest that is no copy of another. */
@@ -1618,7 +1694,8 @@
         question: "deployment file",
       };
     }
-    if (found.unread?.length || START.test(` ${text} `)) {
+    const loads = home.includes("ollama") && state.model && /\bollama run\b/i.test(text);
+    if (found.unread?.length || (START.test(` ${text} `) && !loads)) {
       if (found.unread && !found.unread.length) return null;
       const usual = [...site.gpus].sort((a, b) => b.rental - a.rental || b.providers - a.providers)[0].id;
       return {
@@ -1639,6 +1716,16 @@
     }
     const own = names.gpus.find(({ id }) => id === state.gpu);
     const model = names.models.find(({ id }) => id === state.model);
+    if (found.own) {
+      return {
+        said:
+          "The data page has what each release of kvreport changed, its figures for kvreport diff, and its tables, at permanent addresses. The other pages and the command compute with the newest release only.",
+        links: [
+          ["what each release changed", "data/#changes"],
+          ["tables of older releases", "data/#releases"],
+        ],
+      };
+    }
     const left = [...missed, ...asks];
     const at = (folder, values) => {
       const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
@@ -1723,7 +1810,13 @@
       `Compare has no ${label}; the nearest: ${near.map((one) => one.label).join(", or ")}.`
     );
     const sidesOf = [...engines, ...unpublished.flatMap(({ near }) => near.map(({ name }) => name))];
-    const compared = new Set(engines).size + unpublished.length > 1;
+    const releases = [...new Set(found.releases)];
+    const dated = releases.length === 2 && releases[0].split(/[@-]/)[0] === releases[1].split(/[@-]/)[0]
+      ? releases
+      : null; // two releases of one engine
+    const compared = Boolean(dated) || new Set(engines).size + unpublished.length > 1;
+    // Two releases with one set of numbers keep their names.
+    const listedEngines = dated && !unpublished.length && new Set(engines).size === 1 ? dated : sidesOf;
     // Requests of so many tokens hold as many, unless the question says how long prompts and answers are.
     const held = { ...state, gpu: gpus.length ? undefined : state.gpu };
     const usual = state.requests && !workload?.said.length ? kvKernel.USEFUL_TOKENS : undefined;
@@ -1836,6 +1929,21 @@
         ],
       };
     }
+    if (gpus.length && found.counts && model && !found.each.length && !compared && !left.length) {
+      const listed = new URLSearchParams([
+        ["model", model.id],
+        ...[state.gpu, ...gpus].map((id) => ["gpus", id]),
+      ]);
+      for (const name of COMPARED) {
+        if (state[name] !== undefined && name !== "tp") listed.append(name, state[name]);
+      }
+      return {
+        said: "",
+        links: [size, ["compare equal numbers of these GPUs", `compare/?${listed}`]],
+        fewest: true,
+        among: [state.gpu, ...gpus],
+      };
+    }
     if (found.each?.length && model && !compared) {
       const { tp: _, ...shared } = state;
       const equal = new URLSearchParams([["model", model.id], ...found.each.map(([id]) => ["gpus", id])]);
@@ -1861,7 +1969,7 @@
         links: found.forms.map((form) => {
           const [[name, value]] = Object.entries(form);
           return [
-            name === "tp" ? `${value} GPUs` : `weights in ${value.toUpperCase()}`,
+            name === "tp" ? `${value} ${value > 1 ? "GPUs" : "GPU"}` : `weights in ${value.toUpperCase()}`,
             kvState.search({ tp, weights, ...shared, ...form }),
           ];
         }),
@@ -1874,9 +1982,9 @@
       (compared || /\bchang(es?|ed)\b|\breleases\b/i.test(text)) && !model && !own &&
       (engines.length || unpublished.length)
     ) {
-      const listed = [...new Set(sidesOf)];
+      const listed = [...new Set(listedEngines)];
       const families = new Set(
-        site.engines.filter(({ name }) => listed.includes(name)).map((one) => one.family),
+        site.engines.filter(({ name }) => sidesOf.includes(name)).map((one) => one.family),
       );
       if (families.size > 1) {
         return {
@@ -1888,6 +1996,8 @@
         said: ["A page has what each release of vLLM and SGLang changed for all models.", ...nearest].join(
           " ",
         ),
+        releases: dated,
+        rest: nearest.join(" "),
         links: [
           ["what each release of an engine changed", "data/engine-releases/"],
           [
@@ -1901,7 +2011,7 @@
       !(found.saves && own && model);
     if (sides || (asPages && (model || own || !missed.length))) {
       const listed = new URLSearchParams(state.model && { model: state.model });
-      if (compared) listed.append("engines", [...new Set(sidesOf)].join());
+      if (compared) listed.append("engines", [...new Set(listedEngines)].join());
       for (const id of [state.gpu, ...gpus].filter(Boolean)) {
         listed.append(compared || !sides ? "gpu" : "gpus", id);
       }
@@ -1924,16 +2034,17 @@
         links: [
           [
             nearest.length ? "compare the nearest releases" : "compare models, GPUs or engines",
-            `compare/?${String(listed).replaceAll("%2C", ",")}`.replace(/\?$/, ""),
+            `compare/?${String(listed).replaceAll("%2C", ",").replaceAll("%40", "@")}`.replace(/\?$/, ""),
           ],
           ...(nearest.length ? [["what each release of an engine changed", "data/engine-releases/"]] : []),
           ...(state.requests ? [size] : []),
         ],
         rest: [nearest.join(" "), left.length && `Not used: ${left.join(", ")}.`].filter(Boolean).join(" "),
-        sides: Boolean(model && own && sides),
+        sides: Boolean(model && (own || dated) && sides),
+        releases: dated,
         // The command has the releases themselves.
-        command: model && found.releases.length === 2 && unpublished.every(({ older }) => older) &&
-            unpublished.length
+        command: model && found.releases.length === 2 &&
+            (unpublished.length ? unpublished.every(({ older }) => older) : listedEngines === dated)
           ? kvState.diffCommand(found.releases, state)
           : null,
       };
@@ -2036,6 +2147,7 @@
     const older = unused.length === 1 && unpublished.find((one) => one.older);
     const timed = Boolean(own) && (speed.length > 0 || (topics.includes("prefill") && HOW_LONG.test(text)));
     const others = unfollowed(state, unused.filter((word) => ![...topics, ...speed].includes(word)));
+    const image = found.pixels && { model: model.id, pixels: found.pixels };
     if (search) {
       return {
         said: `Not used: ${missed.join(", ")}.`,
@@ -2047,6 +2159,7 @@
     return {
       rest: others,
       timed,
+      image,
       said: unlisted
         ? `“${unlisted}” is not in this catalog; ${model.name} is the nearest.`
         : !other
@@ -2227,7 +2340,8 @@
     const device = own?.id || state.gpu || sized?.id;
     return {
       machine: own?.id,
-      slot: model && device && !(state.tp > 1) && !unread && (USUAL_MIX[mix] || mix) === "q4_k_m" && {
+      slot: model && (device || SIZE_ASKED.test(text)) && !(state.tp > 1) && !unread &&
+        (USUAL_MIX[mix] || mix) === "q4_k_m" && {
         model: model.id,
         gpu: device,
         context: state.context,

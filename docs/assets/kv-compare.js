@@ -28,7 +28,8 @@
     const field = (name) => form.elements.namedItem(name);
     const known = new Map(), times = new Map(), pickers = {};
     let site = null, home = null, peaks = null, state = {}, ignored = [], turn = 0, shown = [];
-    let releases = []; // two of the address, where one of them has no numbers here
+    let releases = []; // two of the address that are of one engine
+    let between = []; // what tells them apart
 
     const key = () => (state.engines ? "engines" : state.gpus ? "gpus" : "models");
     const byModels = () => key() === "models";
@@ -140,9 +141,8 @@
       const named = (own.state.engines || []).flatMap((text) => text.split(","));
       const read = named.map((text) => [text, kvState.engineOf(home, text)]);
       for (const [text, engine] of read) if (!engine) ignored.push(`engines=${text}`);
-      releases = named.length === 2 && read.some(([text, engine]) => !engine && text.includes("@"))
-        ? named
-        : [];
+      const families = named.map((text) => text.split(/[@-]/)[0]);
+      releases = named.length === 2 && families[0] === families[1] ? named : [];
       const engines = [...new Set(read.map(([, engine]) => engine).filter(Boolean))];
       if (engines.length) state.engines = engines;
       // One accelerator beside several, or one model beside several, would stand for nothing.
@@ -200,6 +200,9 @@
       ]));
       if (mine !== turn) return;
       [site] = sites;
+      const pair = state.engines?.length === 2 ? state.engines : releases;
+      between = state.engines && pair.length ? await result.rulesBetween(base, home, pair) : [];
+      if (mine !== turn) return;
       fill();
       shown = missing.length ? [] : things(new Map(sites.map((one, n) => [engines[n], one])));
       chips();
@@ -386,7 +389,7 @@
         : "the fewest GPUs that fit each";
       const full = listed().length >= most
         ? ` At most ${most} can be compared.`
-        : listed().length < 2
+        : listed().length < 2 && !between.length
         ? " Add another one to compare."
         : "";
       const missed = shown.flatMap((thing) => kvState.unused(state, thing.deployment));
@@ -396,13 +399,14 @@
           state.engines ? "" : `, ${site.engine.label}`
         }.${why(sizes)}${cached()}${beyond()}${full}`,
         ignoredNote([...ignored, ...priced().unread, ...new Set(missed)]) || "",
+        ...between,
         ...elsewhere(),
       );
     }
 
     /* The command that compares two releases which the address asks for. */
     function elsewhere() {
-      if (!state.engines || !releases.length) return [];
+      if (!state.engines || !releases.some((text) => text.includes("@"))) return [];
       const command = kvState.diffCommand(releases, { ...state, context: asked() });
       return [" The command line compares them: ", make("code", {}, command)];
     }

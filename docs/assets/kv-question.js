@@ -39,7 +39,7 @@
 
   const EXTRA = new Set(
     ("layers growing_layers heads kv_heads draft_weights component image_side image_tokens loaded " +
-      "slot_context slot_free slot_weights slot_memory slot_experts").split(" "),
+      "slot_context slot_free slot_weights slot_beside slot_memory slot_experts").split(" "),
   );
   const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
 
@@ -285,6 +285,7 @@
         return left;
       },
       slot_weights: () => home().weights,
+      slot_beside: ({ tokens: n, cache }) => home(cache).beside[placeOf(home().contexts, n)],
       slot_memory: ({ tokens: n }) => {
         const { contexts, beside, host, weights } = home();
         const place = placeOf(contexts, n);

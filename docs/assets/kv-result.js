@@ -174,6 +174,49 @@
       state.eager && "no CUDA graphs",
     ].filter(Boolean);
 
+  const LISTED = 5; /* rules that a sentence names */
+
+  /* Which rules differ between two releases of one engine, as nodes of a sentence: both have the same numbers where none does. */
+  async function rulesBetween(base, site, releases) {
+    const rules = await kvreport.load(new URL("engine-rules.json", base));
+    const of = (name) => site.engines.find((one) => one.name === kvState.engineOf(site, name));
+    const release = (name) => name.split("@")[1] || of(name)?.version;
+    const ends = [...releases].sort((a, b) => (kvState.isBefore(release(a), release(b)) ? -1 : 1));
+    const [first, last] = ends.map(release), family = releases[0].split(/[@-]/)[0];
+    if (!first || !last || !rules[family]) return [];
+    const maker = site.engines.find((one) => one.family === family).label.split(" ")[0];
+    const pair = `${maker} ${first} and ${last}`;
+    const between = rules[family].filter(([since]) =>
+      kvState.isBefore(first, since) && !kvState.isBefore(last, since)
+    );
+    const computed = [...new Set(ends.map(of))].filter((one, _, all) =>
+      one &&
+      (all.length === 1 ||
+        ends.some((name) => of(name) === one && !`${one.version}.`.startsWith(`${release(name)}.`)))
+    ).map((one) => `The numbers of this site for ${one.label} are those of ${one.version}.`);
+    const some = between.filter(([, , , , list]) => !list), lists = between.length - some.length;
+    const counted = [
+      some.length && plural(some.length, "rule|rules"),
+      lists && plural(lists, "list of model classes|lists of model classes"),
+    ].filter(Boolean).join(" and ");
+    const named = some.length <= LISTED
+      ? some.map(([since, what, value]) =>
+        ` Since ${since}: ${what.replace(/[.]$/, "")}${value && ` (now: ${value})`}.`
+      ).join("")
+      : "";
+    const words = between.length
+      ? `${counted} changed between ${pair}.${named}${
+        named ? " Models and GPUs that none of them is about have the same numbers in both." : ""
+      }`
+      : `No rule differs between ${pair}: both give the same numbers.`;
+    const section = (of(ends[1]) || of(ends[0]))?.name || "";
+    const page = new URL(`data/engine-releases/#${section}`, kvreport.root).href;
+    return [
+      ` ${[...computed, words].join(" ")} `,
+      ...between.length ? [make("a", { href: page }, "All of them, by release"), "."] : [],
+    ];
+  }
+
   /* --- parts -------------------------------------------------------------------------------------------- */
 
   /* [context, requests] wherever a request fits, to the longest that does. */
@@ -330,6 +373,7 @@
       devicesText,
       requestsText,
       settings: chosen,
+      rulesBetween,
       label,
       layoutWords,
     },

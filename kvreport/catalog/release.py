@@ -255,6 +255,20 @@ class RulesFile(VersionedRecord):
     lists: tuple[ClassList, ...] = ()  # Model classes by release.
     traits: tuple[Trait, ...] = ()  # What all releases do.
 
+    def changes(self) -> list[tuple[Text, Text, Text, Plain]]:
+        """Return every change, oldest first: its first release, what the rule or list is about, its name, its value; "" for a field."""
+        named: list[tuple[Text, Text, Iterable[Text], Iterable[Plain]]] = [
+            *((one.what, one.rule, one.values, one.by_release().values()) for one in self.rules),
+            *((one.what, one.list, one.values, one.by_release().values()) for one in self.lists),
+            *((one.what, one.field, one.values, ("" for _ in one.values)) for one in self.fields),
+        ]
+        found = [
+            (first, what, name, value)
+            for what, name, stated, values in named
+            for first, value in list(zip(stated, values, strict=True))[1:]
+        ]
+        return sorted(found, key=lambda one: version_number(one[0]))
+
     def contradictions(self) -> Iterable[Contradiction]:
         """Return what rules and lists say against one another, each by itself and by name."""
         for one in (*self.rules, *self.lists):

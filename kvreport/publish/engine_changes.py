@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
@@ -16,15 +17,18 @@ import pandas as pd
 
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
-from kvreport.catalog.release import dated_releases
+from kvreport.catalog.release import Plain, dated_releases, read_rules
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.difference import WORDS, Terms, counted, effects
 from kvreport.publish.feeds import atom
-from kvreport.publish.profiles import ENGINES, encode
+from kvreport.publish.profiles import ENGINES, FOLDER, encode
 from kvreport.publish.site_data import SiteData
 
 NAMES: Final = ("data/engine-releases.xml", "data/engine-releases.json")
+RULES: Final = f"{FOLDER}/engine-rules.json"
+"""Every change of a rule, by family: [first release, what the rule is about, its value from then on, its name, whether it is a
+list of model classes]."""
 CONTEXT: Final = 8192
 """The context that every model is asked about."""
 _SHOWN: Final = 12
@@ -40,6 +44,35 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         NAMES[1],
         encode({"schema": 1, "release": site.version, "context_tokens": CONTEXT, "changes": found}),
     )
+    families = dict.fromkeys(new.family for _, new in steps(site))
+    yield RULES, encode({name: rule_changes(site.catalog.folder, name) for name in families})
+
+
+def rule_changes(folder: Path, family: str) -> list[tuple[str, str, str, str, int]]:
+    """Return every change of a family's rules, oldest first, as the file of :data:`RULES` has it.
+
+    Two releases give the same answers where no rule changed after the older one and up to the newer one.
+    """
+    rules = read_rules(folder, family)
+    if rules is None:
+        return []
+    lists = {one.list for one in rules.lists}
+    return [
+        (first, what, said(value), name, int(name in lists)) for first, what, name, value in rules.changes()
+    ]
+
+
+_NAMED: Final = 6
+"""Model classes of a list that are named; the data has all."""
+
+
+def said(value: Plain) -> str:
+    """Return the value of a rule in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, frozenset):
+        return ", ".join(sorted(value)[:_NAMED]) + (" and others" * (len(value) > _NAMED)) or "none"
+    return f"{value:,.0f}" if isinstance(value, int | float) and value >= 1024 else str(value)
 
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:

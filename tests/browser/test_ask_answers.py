@@ -730,3 +730,133 @@ def test_people_on_a_gpu_are_told_how_many_of_them_it_serves_at_once(page, addre
     enough = "enough" if users >= 20 else "not enough"
     said = page.locator("[data-kv-slot=headline]").inner_text()
     assert f"serves {users} requests of 2K at once on one RTX 4090, which is {enough} if all 20" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "vllm 0.29 vs 0.30 llama 3.1 8b h100",
+            [
+                "The numbers of this site for vLLM 0.29 to 0.32 are those of 0.32.0.",
+                "changed between vLLM 0.29 and 0.30. Since 0.30: ",
+                "KV cache for ",
+            ],
+        ),
+        (
+            "Why does it print fewer tokens in vLLM 0.30 than in 0.29?",
+            ["changed between vLLM 0.29 and 0.30."],
+        ),
+        (
+            "vllm 0.10 vs 0.33 llama 3.1 8b h100",
+            ["Compare has no vLLM 0.10; the nearest: vLLM 0.11 to 0.16.", "vLLM 0.11 to 0.16: KV cache for "],
+        ),
+    ],
+)
+def test_two_releases_are_told_apart_by_their_rules(page, address, text, said):
+    """Releases of one range were answered as if one had been named, or by a list of pages."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, text)
+    page.wait_for_selector("[data-kv-slot=headline] a[href*='data/engine-releases/#vllm']")
+    headline = page.inner_text("[data-kv-slot=headline]")
+    assert [part for part in said if part not in headline] == []
+
+
+def test_formats_of_the_cache_are_no_formats_of_the_weights(page, address):
+    """ "In 16 bits and in FP8" became an FP8 checkpoint with 16-bit weights."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "How large is the KV cache of Llama 3.1 8B at 32K tokens, in 16 bits and in FP8?")
+    page.locator(
+        "[data-kv-remark]",
+        has_text="4.00 GiB of KV cache in 16-bit (BF16 or FP16) or 2.00 GiB of KV cache in FP8 for 1 request of 32K tokens",
+    ).wait_for()
+
+
+def test_a_setting_is_answered_with_the_tokens_that_it_costs(page, address):
+    """The question led to the sizer because of the word "cost", or showed more GPUs without a word."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "what does --max-num-batched-tokens 16384 cost in cache tokens for llama 3.1 8b on an rtx 4090")
+    note = page.locator("[data-kv-remark]", has_text="the KV pool holds")
+    note.wait_for()
+    before, after = (
+        estimate(LLAMA, gpu="rtx-4090", max_batched_tokens=step, context_tokens=8192)
+        for step in (None, 16384)
+    )
+    assert (
+        f"On one RTX 4090, the KV pool holds {after.kv_pool_tokens:,} tokens with 16,384 batched tokens, "
+        f"compared with {before.kv_pool_tokens:,} by default: {before.kv_pool_tokens - after.kv_pool_tokens:,} fewer."
+        in note.inner_text()
+    )
+
+
+def test_numbers_of_one_gpu_are_compared(page, address):
+    """Of "1, 2 and 4 H100" the last was taken."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "llama 3.1 70b on 1, 2 and 4 h100: what does one gpu more bring?")
+    page.wait_for_selector("text=as many tokens")
+    said = page.inner_text("[data-kv-slot=headline]")
+    assert "One H100: no request of 8K fits" in said
+    for number in (2, 4):
+        answer = estimate(
+            "meta-llama/Llama-3.1-70B-Instruct",
+            gpu="h100-sxm-80gb",
+            context_tokens=8192,
+            tensor_parallel=number,
+        )
+        what = (
+            f"{number} × H100: KV cache for {answer.kv_pool_tokens:,} tokens"
+            if answer.max_concurrent_requests
+            else f"{number} × H100: no request"
+        )
+        assert what in said
+
+
+def test_each_side_keeps_its_own_format(page, address):
+    """Of two formats, each named with one model, one was not used."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "llama 3.1 8b fp8 vs qwen3.6 27b int4 on 2 h100")
+    page.wait_for_selector("text=as many tokens")
+    said = page.inner_text("[data-kv-slot=headline]")
+    for model, weights in ((LLAMA, "fp8"), ("Qwen/Qwen3.6-27B", "int4")):
+        answer = estimate(model, gpu="h100-sxm-80gb", context_tokens=8192, tensor_parallel=2, weights=weights)
+        name = open_catalog().model(model).name
+        assert re.search(
+            rf"{name} with weights in {weights}[^.:]*: KV cache for {answer.kv_pool_tokens:,} tokens",
+            said,
+            re.I,
+        )
+    ask(page, "awq or fp8 for llama 3.1 8b")
+    page.wait_for_selector("text=Weights in INT4 in groups of 128 (AWQ, GPTQ) hold more context")
+
+
+def test_prefix_caching_with_states_is_answered_by_engine(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "does prefix caching work with hybrid models such as qwen3.6 27b, and what does a state cost?")
+    page.wait_for_selector("text=Yes, prefix caching works with Qwen3.6 27B, which has recurrent states.")
+    said = page.inner_text("[data-kv-slot=headline]")
+    state = quantities().state("qwen3.6-27b") / 2**30
+    assert f"The states of one request take {state:.2f} GiB" in said
+    assert "vLLM has it on by default since 0.28" in said
+
+
+def test_ollama_without_a_machine_gets_the_whole_memory(page, address):
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(page, "I pasted `ollama run llama3.1:8b`: how much VRAM does it need with 64K?")
+    page.wait_for_selector("text=on the GPU with one slot of 64K tokens in Ollama")
+    said = page.inner_text("[data-kv-slot=headline]")
+    whole, weights, cache, buffers = (
+        float(one)
+        for one in re.search(
+            r"needs ([\d.]+) GiB on the GPU.*?: ([\d.]+) GiB of weights .*?KV cache ([\d.]+), compute buffers ([\d.]+)",
+            said,
+        ).groups()
+    )
+    assert abs(weights + cache + buffers - whole) < 0.1
+    assert cache == 8.0

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvreport.catalog.release import ClassList, Numbers, Rule, RulesFile, read_rules, release_number
+from kvreport.publish.engine_changes import said
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, texts
 from kvreport.site.kit.templating import render
 from kvreport.site.pages import evidence_page
@@ -22,8 +23,6 @@ MARK: Final = re.compile(r"<!-- kv:(?P<what>rules|ranges) (?P<family>[a-z_]+) --
 _OF: Final = {"weights": ("weights",), "plans": ("tokens given pool", "concurrency given pool")}
 """Quantities of logs that confirm a term; the others are confirmed by pools, end to end."""
 _CLOSE: Final = 0.01
-_NAMED: Final = 6
-"""Model classes of a list that are named; the data has all."""
 
 
 def placed(html: str, catalog: Catalog, uri: str) -> str:
@@ -88,12 +87,12 @@ def _rows(rules: RulesFile, cases: Sequence[tuple[Numbers, Compared]]) -> Iterat
             end = values[place + 1][0] if place + 1 < len(values) else None
             held = [case for number, case in cases if first <= number and (end is None or number < end)]
             logs = _logs(term, held) if cases and isinstance(rule, Rule) else ""
-            told.append(f"{_span(stated, place)}: {_said(value)}{logs}")
+            told.append(f"{_span(stated, place)}: {said(value)}{logs}")
         hint = (rule.evidence or "") if isinstance(rule, Rule) else ""
         yield Row(Cell(rule.what), (Cell(term), Cell("; ".join(told)), Cell(rule.where, hint=hint)))
     for one in rules.traits:
         value = frozenset(one.value) if isinstance(one.value, tuple) else one.value
-        yield Row(Cell(one.what), (Cell("always"), Cell(f"every release: {_said(value)}"), Cell(one.where)))
+        yield Row(Cell(one.what), (Cell("always"), Cell(f"every release: {said(value)}"), Cell(one.where)))
 
 
 def _span(stated: Sequence[str], place: int) -> str:
@@ -104,14 +103,6 @@ def _span(stated: Sequence[str], place: int) -> str:
     if place + 1 == len(stated):
         return f"since {first}"
     return f"before {stated[1]}" if place == 0 else f"from {first} until {stated[place + 1]}"
-
-
-def _said(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, frozenset):
-        return ", ".join(sorted(value)[:_NAMED]) + (" and others" * (len(value) > _NAMED)) or "none"
-    return f"{value:,.0f}" if isinstance(value, int | float) and value >= 1024 else str(value)
 
 
 def _logs(term: str, cases: Sequence[Compared]) -> str:
