@@ -26,6 +26,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.release import release_of, trait
+from kvreport.catalog.remembered import remembered
 from kvreport.errors import InputError
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def pool_flags(
         if cache.kind in GROWING and cache.kind != "shared":
             require_storable(cache.kind, kv_format)
     prefix_cache = serving.prefix_caching is not False
-    backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
+    backend = settings.attention_backend(model, engine, accelerator, prefix_cache)
     requests, chunk_tokens = step_sizes(serving)
     if requests is None and serving.draft_tokens:
         requests = trait(engine, "drafting_requests")
@@ -228,13 +229,12 @@ def step_sizes(serving: Serving) -> tuple[int | None, int]:
     )
 
 
+@remembered
 def device_traits(
     model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
 ) -> tuple[Hashable, ...]:
     """What of a device decides the pools of a model, with a prefix cache and without one."""
-    caching, without = (
-        settings.attention_backend(model, engine, accelerator, prefix_cache=one) for one in (True, False)
-    )
+    caching, without = (settings.attention_backend(model, engine, accelerator, one) for one in (True, False))
     return (
         settings.paged_as(model, engine, caching),
         settings.paged_as(model, engine, without),

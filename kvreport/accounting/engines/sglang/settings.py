@@ -146,7 +146,7 @@ def memory(model: Model, engine: Engine, accelerator: Accelerator, flags: Sglang
     captured = wide if flags.tensor_parallel >= kernel.WIDE_RANKS else few
     expands = most_expanded(model, engine, accelerator)
     captured = kernel.captured_requests(captured, flags.max_requests or 0, follows, expands)
-    backend = attention_backend(model, engine, accelerator, prefix_cache=flags.prefix_cache)
+    backend = attention_backend(model, engine, accelerator, flags.prefix_cache)
     graphs = kernel.decode_graph_mib(captured, flags.data_attention) if flags.graphs else 0.0
     graphs += prefill_mib(model, engine, flags, chunk, prefill=captures and flags.context_ranks == 1)
     share = flags.share
@@ -394,12 +394,12 @@ def vision_factor(model: Model, engine: Engine) -> float:
     return VISION_SHARE * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
 
 
+@remembered
 def attention_backend(
     model: Model,
     engine: Engine,
     accelerator: Accelerator | None,
-    *,
-    prefix_cache: bool = True,
+    prefix_cache: bool = True,  # noqa: FBT001, FBT002 - remembered by position
 ) -> str:
     """The attention backend that is taken by default (``get_default_attn_backend`` and overrides).
 
