@@ -33,6 +33,15 @@ def _of(*places: str) -> Any:
     raise ImportError(f"{places[0]}: {why}")
 
 
+class _Group(types.SimpleNamespace):
+    """A process group whose further calls have no other side."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: stand_in.Nothing()
+
+
 class RankGroup:
     """A group of ranks that knows its size and which of them this is."""
 
@@ -42,8 +51,8 @@ class RankGroup:
         self.ranks, self.is_first_rank, self.is_last_rank = list(range(size)), rank == 0, rank == size - 1
         self.first_rank, self.last_rank, self.unique_name = 0, size - 1, f"group of {size}"
         self.device_communicator = self.mq_broadcaster = None
-        parts = {"size": lambda: size, "rank": lambda: rank, "world_size": size, "barrier": lambda: None}
-        self.device_group = self.cpu_group = types.SimpleNamespace(**parts)
+        told = {"size": lambda: size, "rank": lambda: rank, "world_size": size}
+        self.device_group = self.cpu_group = _Group(**told)
         self.use_custom_op_call = False
 
     def __getattr__(self, name: str) -> Any:

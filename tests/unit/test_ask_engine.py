@@ -5,6 +5,7 @@ The real engines were run where they are installed; ``make follow`` runs them ov
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -265,3 +266,14 @@ def test_the_folder_of_a_case_has_the_name_of_its_model(tmp_path: Path) -> None:
     )
     named = [json.loads(line)["folder"] for line in done.stdout.splitlines()]
     assert named == ["meta-llama--Llama-2-7b-hf", "--", "model"]
+
+
+def test_a_group_of_ranks_answers_every_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latent attention divided over ranks has rank 0 broadcast a handle (vLLM 0.33.0 ``distributed/parallel_state.py``)."""
+    monkeypatch.syspath_prepend(str(Path(asking.__file__).parent))
+    on_vllm = importlib.import_module("on_vllm")
+    group = on_vllm.RankGroup(4, 1).device_group
+    assert (group.size(), group.rank(), group.world_size) == (4, 1, 4)
+    group.broadcast_obj(object(), src=0)
+    group.barrier()
+    assert not hasattr(group, "__array__")
