@@ -170,14 +170,11 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     yield (
         f"weights: {parameters['total']:,} parameters ({human_parameters(parameters['total'])}{active}) "
         + (
-            f"in {request.model.weight_words}"
-            if request.weight_format is None and request.model.is_unread
-            else f"as {request.weight_format_name}"
-        )
-        + (
-            f" in {format_name(request.model.weight_format)}"
-            if request.weight_format is None and not request.model.is_unread
-            else ""
+            f"as {request.weight_format_name}"
+            if request.weight_format is not None
+            else f"in {request.model.weight_words}"
+            if request.model.is_unread
+            else request.model.weight_words
         )
         + f" = {estimate.weight_bytes_per_gpu:,} B ({gib(estimate.weight_bytes_per_gpu)} GiB) per GPU"
         + (" at most" if estimate.by_name else "")
