@@ -420,7 +420,10 @@ def report(
     packages: Path = PACKAGES,
 ) -> tuple[list[str], set[str]]:
     """Return the draft's lines, and the names of the rules that nothing changed for; without an older one, digests tell."""
-    lines = [f"# {family} {release}, built {new.built}, compared with {since or 'its digests'}", ""]
+    lines = [
+        f"# {family} {release}{new.built and f', built {new.built}'}, compared with {since or 'its digests'}",
+        "",
+    ]
     steady, parted = held(family, new)
     differences = served(family, release, since, old, new, packages)
     if old is None:

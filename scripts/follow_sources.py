@@ -69,7 +69,7 @@ class Package:
     """One release's sources."""
 
     folder: Path  # Where they are.
-    built: str  # The day of its newest file.
+    built: str  # The day of its newest file; empty where the archive does not state it.
     _trees: dict[Path, ast.Module] = field(default_factory=dict)
 
     def files(self, path: str, inside: str) -> list[Path]:
@@ -257,20 +257,22 @@ def bring(family: str, release: str, folder: Path) -> Package:
 
 
 def _unpack(archive: Path, into: Path) -> str:
-    """Unpack an archive's texts, and return the day of its newest file."""
+    """Unpack an archive's texts, and return the day of its newest file; empty where all files have one time, made up."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as wheel:
             kept = [one for one in wheel.infolist() if not one.filename.endswith(".so")]
             for one in kept:
                 wheel.extract(one, into)
-            year, month, day = max(one.date_time for one in kept)[:3]
-        return f"{year}-{month:02d}-{day:02d}"
+            return _newest({datetime(*one.date_time, tzinfo=UTC) for one in kept})
     with tarfile.open(archive) as tar:
         sources = [one for one in tar if one.isfile() and one.name.endswith((*SUFFIXES, "METADATA"))]
         tar.extractall(into, sources, filter="data")
     into.mkdir(exist_ok=True)
-    newest = max((one.mtime for one in sources), default=0)
-    return datetime.fromtimestamp(newest, UTC).date().isoformat()
+    return _newest({datetime.fromtimestamp(one.mtime, UTC) for one in sources})
+
+
+def _newest(times: set[datetime]) -> str:
+    return max(times).date().isoformat() if len(times) > 1 else ""
 
 
 def _root(family: str, folder: Path) -> Path:

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kvreport.catalog.release import version_number
 from kvreport.catalog.strict_files import read_yaml
@@ -384,6 +385,33 @@ def llama(folder: Path, **further: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return folder
+
+
+def test_the_scheduled_workflow_follows_every_engine(follow, repository: Path) -> None:
+    text = (repository / ".github" / "workflows" / "follow.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    for job in workflow["jobs"].values():
+        engines = job["strategy"]["matrix"]["engine"]
+        assert {follow.NAMES.get(name, name) for name in engines} == {*follow.INSIDE}
+
+
+def test_an_archive_whose_files_all_have_one_time_states_no_day(follow, tmp_path: Path, capsys) -> None:
+    """The source archive of llama-cpp-python 0.3.36 gives all 1,257 files the same day of 2022."""
+    source = llama(tmp_path / "source")
+    for day, said in (
+        (None, "# llama_cpp b1, compared"),
+        (1_785_542_400, "# llama_cpp b1, built 2026-08-01, comp"),
+    ):
+        archive = tmp_path / f"{day}.tar.gz"
+        with tarfile.open(archive, "w:gz") as tar:
+            for number, path in enumerate(sorted(one for one in source.rglob("*") if one.is_file())):
+                member = tar.gettarinfo(str(path), f"llama_cpp_python-1/{path.relative_to(source)}")
+                member.mtime = 1_668_000_000 if day is None else day - number
+                with path.open("rb") as content:
+                    tar.addfile(member, content)
+        words = ["llama.cpp", "b1", "--source", str(archive), "--since-source", str(source)]
+        assert follow.main([*words, "--packages", str(tmp_path / "packages")]) == 0
+        assert capsys.readouterr().out.startswith(said)
 
 
 def test_llama_cpp_is_followed_from_a_folder_and_from_an_archive(follow, tmp_path: Path, capsys) -> None:
