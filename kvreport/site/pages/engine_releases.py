@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kvreport import units
-from kvreport.catalog.release import version_number
+from kvreport.catalog.release import is_before
 from kvreport.estimation.difference import WORDS
 from kvreport.publish import engine_changes
 from kvreport.publish.site_data import SiteData
@@ -58,11 +58,10 @@ def pages(inputs: Inputs) -> Iterator[Page]:
 def _step(site: SiteData, step: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the names of a section: its table, and the rules that changed in its range of releases."""
     first, after = site.catalog.engine(step["to"]).versions or (step["version"], None)
-    begin, end = version_number(first), version_number(after) if after else None
     rules = [
         one
         for one in engine_changes.rule_changes(site.catalog.folder, step["family"])
-        if begin <= version_number(one[0]) and (end is None or version_number(one[0]) < end)
+        if not is_before(one[0], first) and (after is None or is_before(one[0], after))
     ]
     return {"table": _table(site, step), "late": True, "rules": rules}
 
