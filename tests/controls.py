@@ -55,7 +55,7 @@ FIND: Final = """(place) => {
     for (const node of root.querySelectorAll(selector)) {
       if (!shown(node) || node.disabled || node.readOnly || node.closest('.md-nav, [aria-disabled=true]')) continue;
       const label = text(node) || node.getAttribute('aria-label') || node.labels?.[0]?.innerText || node.name || '';
-      if (label === 'Copied' || label.startsWith('Select the text')) continue; // for two seconds
+      if (label === 'Copied' || label.startsWith('Select the text')) continue; // for some seconds
       const group = node.closest('fieldset, [role=group], thead, tbody, .kv-share-row, [data-kv-slot], .kv-tools, form, section');
       const set = group?.getAttribute('aria-label') || group?.querySelector('legend')?.innerText
         || group?.dataset.kvSlot || group?.className || group?.tagName || '';
@@ -71,7 +71,7 @@ FIND: Final = """(place) => {
 
 NOTHING_COPIED: Final = """() =>
   [...document.querySelectorAll('button')].every((one) => one.textContent.trim() !== 'Copied')"""
-"""True once no button says any more that it copied, as it does for two seconds."""
+"""True once no button says any more that it copied, as it does for some seconds."""
 
 STATE: Final = """(place) => {
   const root = document.querySelector(place);

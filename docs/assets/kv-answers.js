@@ -5,7 +5,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, ignoredNote, result, formOf, siteFor, modelFor, settled, leftOut } = kvreport;
+  const { $, $$, make, ignoredNote, result, formOf, siteFor, modelFor, settled, leftOut } = kvreport;
 
   const FIELDS = "model gpu tp pp dp ep dcp nodes weights kv engine context requests share batched seqs eager"
     .split(" ");
@@ -93,6 +93,7 @@
         result.titled(root, true);
         await page?.restore?.(root, base, site);
         names();
+        notKnown(ignored);
         done();
         return;
       }
@@ -122,11 +123,26 @@
         await page?.render?.(root, one, kvState.hasLayout(state) && !untouched(), () => mine === turn);
         if (mine !== turn) return;
         names();
+        notKnown(ignored);
       } catch (error) {
         if (mine !== turn) return;
         fillOnly({ headline: [`The numbers of this engine could not be read (${error.message}).`] });
       }
       done();
+    }
+
+    /* The answer is of another model or GPU than the address names: say so where it stands. */
+    function notKnown(ignored) {
+      const wrong = ignored.filter((text) => /^(gpu|model)=/.test(text));
+      if (!wrong.length) return;
+      const words = wrong.map((text) => `“${text.replace(/^\w+=/, "")}”`).join(" and ");
+      const gpu = kvCapacity.gpuOf(site, state.gpu),
+        [, name] = site.models.find(([slug]) => slug === state.model);
+      remark(make(
+        "strong",
+        { class: "kv-wrong", role: "alert" },
+        `The address names ${words}, which is not known here. The answer below is for ${name} on ${gpu.name}.`,
+      ));
     }
 
     /* Nothing of an answer but these parts: the one that stood here is of another question. */
@@ -145,7 +161,7 @@
     function remark(...said) {
       $("[data-kv-remark]", root)?.remove();
       if (!said.some(Boolean)) return;
-      const note = kvreport.make("p", { class: "kv-note", "data-kv-remark": "" }, ...said);
+      const note = make("p", { class: "kv-note", "data-kv-remark": "" }, ...said);
       $("[data-kv-slot=headline]", root)?.before(note);
     }
 
@@ -157,7 +173,6 @@
       controls.write({ ...understood, engine: understood.engine || start.engine });
       for (const kind of ["model", "gpu"]) if (!understood[kind]) named(kind, "", "");
       names(understood);
-      const { make } = kvreport;
       const address = `${location.pathname}?ask=${encodeURIComponent(question).replace(/%20/g, "+")}`;
       if (address !== location.pathname + location.search) {
         history[location.search.startsWith("?ask=") ? "replaceState" : "pushState"](

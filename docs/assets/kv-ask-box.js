@@ -53,7 +53,7 @@
           : way.memory
           ? await mainMemory(way.memory, base)
           : "";
-        const shown = number || (way.machine && await onMachine(way.machine, found.state.model)) ||
+        const shown = number || (way.machine && await onMachine(way.machine, found.state)) ||
           await inCase(way, base);
         const rules = way.releases ? await kvreport.result.rulesBetween(base, site, way.releases) : [];
         const answered = shown || rules.length;
@@ -486,11 +486,27 @@
   }
 
   /* What the page of a machine at home says of a model, or of the models to run on it, as a sentence. */
-  async function onMachine(machine, model) {
+  async function onMachine(machine, { model, context }) {
     const text = await (await fetch(new URL(`local/${machine}/`, kvreport.root))).text();
     const page = new DOMParser().parseFromString(text, "text/html"),
       plain = (node) => node.textContent.replace(/\s+/g, " ").trim();
-    if (!model) return plain($(".kv-lead", page) || page.createElement("p"));
+    if (!model) {
+      const rows = context ? $$("#contexts-table tbody tr", page) : [];
+      const longest = rows.map((row) => [plain($("a", row.cells[0])), plain(row.cells[1])]).filter((
+        [, text],
+      ) => kvState.tokensOf(text) >= context);
+      const names = longest.slice(0, NAMED).map(([name, text]) => `${name} (${text})`).join(", ");
+      const more = longest.length > NAMED ? ` and ${count(longest.length - NAMED)} more` : "";
+      return [
+        plain($(".kv-lead", page) || page.createElement("p")),
+        rows.length &&
+        (longest.length
+          ? `That is for 32K tokens. With ${
+            kvreport.tokens(context)
+          } tokens in Q4_K_M, the largest first: ${names}${more}.`
+          : `That is for 32K tokens. No model in Q4_K_M holds ${kvreport.tokens(context)} tokens.`),
+      ].filter(Boolean).join(" ");
+    }
     return $$("article table", page).map((table) => {
       const cells = $(`tbody th a[href$="models/${model}/"]`, table)?.closest("tr").cells;
       if (!cells || !$("caption", table)) return "";

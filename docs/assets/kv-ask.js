@@ -2255,7 +2255,7 @@
         links: [
           ...names.machines.filter(({ id }) => id === own.id).map(({ id, name }) => [
             `which model for one ${name}`,
-            `local/${id}/`,
+            at(`local/${id}/`, { context: state.context }),
           ]),
           [
             filter.length ? `“${filter.join(" ")}” on ${own.name}` : `every model on ${own.name}`,
@@ -2289,7 +2289,8 @@
     const model = names.models.find(({ id }) => id === state.model);
     const own = names.machines.find(({ id }) => id === machine);
     const links = [];
-    if (own) links.push([`what runs on the ${own.name}`, `local/${own.id}/`]);
+    const { context } = state;
+    if (own) links.push([`what runs on the ${own.name}`, at(`local/${own.id}/`, { context })]);
     else if (names.machines.length) {
       // Words that a machine of the list has: "studio" is in no name.
       const words = home.filter((word) => !AT_HOME.test(word)).join(" ").split(" ").reduce((kept, word) => {
@@ -2298,7 +2299,7 @@
           ? [...kept, word]
           : kept;
       }, []);
-      links.push(["what runs on your machine", at("local/", { name: words.join(" ") })]);
+      links.push(["what runs on your machine", at("local/", { name: words.join(" "), context })]);
     }
     if (model) links.push([`${model.name} by memory and quantization`, `models/${model.id}/#home`]);
     // A server on the same machine is another question, which this page answers.

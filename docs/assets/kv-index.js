@@ -2,7 +2,8 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, plural, readState, writeState, ignoredNote, debounce, matches } = kvreport;
+  const { $, $$, make, count, plural, tokens, readState, writeState, ignoredNote, debounce, matches } =
+    kvreport;
   const { rowsOf, putRows, whole } = kvreport;
 
   /* --- sorting ------------------------------------------------------------------------------------ */
@@ -328,30 +329,61 @@
     const text = $("input[name=name]", tools);
     const said = tools.nextElementSibling;
     const words = (row) => row.dataset.search || `${row.cells[0].textContent} ${row.id}`.toLowerCase();
+    let least = 0; // tokens that a row is to hold
     const early = text.value; // typed while this script was on its way
     const formed = Boolean($("[data-kv-gpupage]")); // the rest of the address is its form's, which says what is not known
     function restore() {
-      const { state, ignored } = readState({ name: null });
+      const { state, ignored } = readState({ name: null, context: null });
       kvreport.put(text, state.name?.[0] || "");
+      least = formed ? 0 : tokensOf(state.context?.[0] || "");
+      for (const link of least && !lengths() ? $$("tbody th a", table) : []) {
+        link.search = `?context=${least}`;
+      }
       show();
       said.append((!formed && ignoredNote(ignored)) || "");
     }
     function write() {
       const others = formed ? Object.fromEntries(new URLSearchParams(location.search)) : {};
-      writeState({ ...others, name: text.value }, true);
+      writeState({ ...others, name: text.value, ...least && { context: String(least) } }, true);
     }
+    /* 64K or 65536 as a number; 0 for other texts. */
+    function tokensOf(text) {
+      const [, number = 0, unit = ""] = /^(\d+)([KM]?)$/i.exec(text.trim()) || [];
+      return Number(number) * ({ K: 1 << 10, M: 1 << 20 }[unit.toUpperCase()] || 1);
+    }
+    const longest = (row) =>
+      Math.max(
+        ...[...row.cells].slice(1).map(({ textContent: text }) => /[KM]$/.test(text) ? tokensOf(text) : 0),
+      );
+    const lengths = () => rowsOf(table).some((row) => longest(row) > 0);
     function show() {
       const query = text.value, rows = rowsOf(table);
       if (query && table.tBodies[1]?.dataset.kvRows) return void whole(table).then(show);
+      const long = least && lengths();
       const shown =
-        rows.filter((row) => !(row.hidden = Boolean(query) && !matches(words(row), query))).length;
-      table.classList.toggle("kv-filtered", Boolean(query));
+        rows.filter((row) =>
+          !(row.hidden = (Boolean(query) && !matches(words(row), query)) || (long && longest(row) < least))
+        ).length;
+      table.classList.toggle("kv-filtered", Boolean(query || long));
+      const context = !least
+        ? ""
+        : long
+        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun} hold a context of ${
+          tokens(least)
+        }.`
+        : `The ${tools.dataset.kvNoun} are listed for the context in the table’s title. The page of each has the models that hold ${
+          tokens(least)
+        } tokens.`;
       said.textContent = query
         ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name${
           rows[0]?.dataset.search ? " or memory" : ""
-        } contains “${query}”.${elsewhere(query)}`
-        : "";
-      if (query && !shown) said.append(" ", ...instead(query));
+        } contains “${query}”.${elsewhere(query)} ${
+          long ? `All of them hold a context of ${tokens(least)}.` : context
+        }`
+        : context;
+      if ((query || long) && shown < rows.length && (query ? !shown : long)) {
+        said.append(" ", ...instead(query));
+      }
     }
     /* What a filter that leaves no row leads to. */
     const instead = (query) => [
@@ -360,12 +392,13 @@
         class: "kv-chip",
         onclick: () => {
           text.value = "";
+          least = 0;
           show();
           write();
           text.focus();
         },
       }, "Clear the filter"),
-      ...(!/^model/.test(tools.dataset.kvNoun) ? [] : [
+      ...(!query || !/^model/.test(tools.dataset.kvNoun) ? [] : [
         " ",
         make(
           "a",

@@ -124,6 +124,7 @@
         [
           ...(end && total && site && !gpu ? alike(site, total) : []),
           ...(end ? remedies(end, reading, site, total, model) : []),
+          ...others(kvLogLines.insufficient(reading, rules, found), found.longest),
           ...more(found, reading, model, gpu),
         ],
       );
@@ -245,6 +246,29 @@
         ),
       ];
     }
+
+    /* An FP8 cache and more devices, with the tokens that the cache holds then. */
+    const others = (some, longest) =>
+      !some.length ? [] : [
+        make("h2", {}, "Other changes, and the tokens that the cache holds with them"),
+        make(
+          "ul",
+          {},
+          ...some.map(({ change: name, value, tokens, guessed }) =>
+            make(
+              "li",
+              {},
+              `${change({ change: name, value })}: ${
+                tokens === null
+                  ? "choose the model and the GPU to get its number"
+                  : `about ${count(tokens)} of the ${count(longest)} tokens of one request${
+                    tokens < longest ? ", so also lower the context to that" : ", which is enough"
+                  }${guessed ? " (if the cache has 16 bits now)" : ""}`
+              }`,
+            )
+          ),
+        ),
+      ];
 
     /* What holds more requests on a server that starts, and the estimate of the same case, which has further changes. */
     function more(found, { facts }, model, gpu) {

@@ -506,6 +506,25 @@
     return rules.fp8 && (wide || met) ? fits * rules.own(longest) / rules.fp8(longest) : null;
   }
 
+  /* Tokens that an FP8 cache and twice the devices hold where they are not enough, or where nobody knows whether they are. */
+  function insufficient({ facts, engine }, rules, { concurrency: fits, longest, pool, changes }) {
+    if (fits === null || fits >= 1 || !longest || ![null, "vllm"].includes(engine)) return [];
+    const found = [], none = (name) => !changes.some(({ change }) => change === name);
+    if (none("kv_dtype")) {
+      const halved = fp8Concurrency(facts, rules, pool, longest, fits);
+      const guessed = halved === null && rules && [undefined, "auto"].includes(facts.kv_dtype);
+      const tokens = Math.floor((guessed ? 2 * fits : halved) * longest);
+      if (tokens > fits * longest) found.push({ change: "kv_dtype", value: "fp8", tokens, guessed });
+    }
+    if (none("tensor_parallel")) {
+      const wider = rules?.poolWith ? rules.times(2) : null, known = wider?.rules && pool !== null;
+      const freed = known ? wider.rules.poolWith(rules.rows) - rules.poolWith(rules.rows) : 0;
+      const tokens = known ? Math.floor(((pool + freed) / wider.rules.own(longest)) * longest) : null;
+      found.push({ change: "tensor_parallel", value: wider?.tp || 2 * (facts.tensor_parallel || 1), tokens });
+    }
+    return found;
+  }
+
   /* What holds more requests than a server that runs, with the requests that it holds then. */
   function forMore(facts, rules, pool, longest, fits, device) {
     const found = [], halved = fp8Concurrency(facts, rules, pool, longest, fits);
@@ -599,6 +618,17 @@
     };
   }
 
-  const api = { readLog, ended, spread, otherRanks, layout, diagnose, show, explain, asPrinted };
+  const api = {
+    readLog,
+    ended,
+    spread,
+    otherRanks,
+    layout,
+    diagnose,
+    insufficient,
+    show,
+    explain,
+    asPrinted,
+  };
   root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

@@ -230,9 +230,11 @@
         machine.replace(/ /g, "+")
       } --concurrent 8 --context 8K`
       : "";
+    // The answer of another model or GPU stands on the page.
+    const wrong = ignored.some((text) => /^(gpus?|models?)=(?!.* are compared)/.test(text));
     return make(
-      "span",
-      { class: "kv-ignored" },
+      wrong ? "strong" : "span",
+      { class: wrong ? "kv-ignored kv-wrong" : "kv-ignored" },
       ` Ignored, not known here: ${ignored.join(", ")}.${unequal}`,
     );
   }
@@ -377,6 +379,8 @@
   const UNLOADED =
     "The numbers for this address could not be loaded. The page shows its printed example. Reload to try again.";
 
+  const COPIED = 4000; /* milliseconds for which a button says so */
+
   /* Put text on the clipboard, and say so on the button that was pressed. */
   function copy(text, button) {
     const said = (words) => {
@@ -384,7 +388,7 @@
       button.textContent = words;
       setTimeout(() => {
         button.textContent = button.dataset.kvLabel;
-      }, 2000);
+      }, COPIED);
     };
     return navigator.clipboard.writeText(text).then(
       () => said("Copied"),
@@ -737,8 +741,8 @@
   const STATE = ["kv-core-page.js", ...ANSWERS, ...scriptsOf("parts show answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
   const LATE = ["stateful", "askBox", "gpuPage", "plots", "reader", "textFilter", "sortable"];
-  /* Of these, what one key of the address asks for; others are wanted by any. */
-  const ASKED_BY = { askBox: "ask", textFilter: "name", sortable: "sort" };
+  /* Of these, what some keys of the address ask for; others are wanted by any. */
+  const ASKED_BY = { askBox: ["ask"], textFilter: ["name", "context"], sortable: ["sort"] };
 
   /** @type {[string, string, string[]][]} */
   const PARTS = [
@@ -876,7 +880,8 @@
     for (const [mark, name, files] of PARTS) {
       const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
-      const later = LATE.includes(name) && !(name in ASKED_BY ? asked.has(ASKED_BY[name]) : location.search);
+      const later = LATE.includes(name) &&
+        !(name in ASKED_BY ? ASKED_BY[name].some((key) => asked.has(key)) : location.search);
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
         if (parts !== here) return; // another page is shown by now
         for (const root of roots) attempt(() => parts.push(kvreport[name](root)));

@@ -305,3 +305,16 @@ def test_a_log_that_is_too_large_is_refused_and_not_cut(visit: Visit) -> None:
     )
     page.locator(".kv-logged", has_text="long.log has over 20 MB").wait_for()
     assert page.input_value("[name=log]") == ""
+
+
+@pytest.mark.parametrize(
+    "address_of", ["?gpu=h999", "models/meta-llama--Llama-3.1-8B-Instruct/?gpu=h999&tp=2"]
+)
+def test_an_unknown_gpu_is_named_where_the_answer_of_another_stands(visit: Visit, address_of: str) -> None:
+    """The answer of another GPU stood there, with a small note in grey next to the form."""
+    page = visit.go(address_of)
+    note = page.locator(
+        "[data-kv-remark] strong.kv-wrong", has_text="The address names “h999”, which is not known here."
+    )
+    note.wait_for()
+    assert "The answer below is for Llama 3.1 8B on H100" in note.inner_text()

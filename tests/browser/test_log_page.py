@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -249,3 +250,37 @@ def test_a_step_that_is_offered_holds_the_longest_item_of_the_model(page: Any, a
     page.fill("textarea[name=log]", OUT_OF_MEMORY)
     page.wait_for_selector("text=What to try, one at a time")
     assert "lower --max-num-batched-tokens to 2496" in page.inner_text("[data-kv-logged]")
+
+
+def test_changes_that_are_not_enough_are_named_with_their_tokens(page: Any, address: str) -> None:
+    """Only a shorter context was offered: neither an FP8 cache nor more devices, because each is not enough alone."""
+    page.goto(f"{address}log/")
+    page.wait_for_selector("[data-kv-log]")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.fill(
+        "textarea[name=log]",
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 131072\nAvailable KV cache memory: 5.86 GiB\n"
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in "
+        "KV cache (48000). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`.\n",
+    )
+    page.locator("[data-kv-logged] li", has_text="store the cache as fp8").wait_for()
+    shown = page.inner_text("[data-kv-logged]")
+    found = re.search(
+        r"fp8 .*: about ([\d,]+) of the 131,072 tokens of one request, so also lower the context", shown
+    )
+    assert found is not None, shown
+    assert abs(int(found[1].replace(",", "")) - 96000) < 100
+    assert "tensor-parallel-size 2: choose the model and the GPU to get its number" in shown
+    page.goto(f"{address}log/?gpu=h100-sxm-80gb")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.fill(
+        "textarea[name=log]",
+        "vllm serve meta-llama/Llama-3.1-70B-Instruct --max-model-len 131072 --tensor-parallel-size 2\n"
+        "Available KV cache memory: 2.00 GiB\n"
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in "
+        "KV cache (13107). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`.\n",
+    )
+    page.locator(
+        "[data-kv-logged] li",
+        has_text=re.compile(r"tensor-parallel-size 4(: 1|: about [\d,]+ of)|tensor-parallel-size [48]$"),
+    ).first.wait_for()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting.support_lookup import other_reader
 from kvreport.catalog.base import Source
 from kvreport.catalog.freshness import Freshness, Newest, newest
 from kvreport.catalog.known_names import KnownNames
@@ -21,7 +22,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, listing, numbers, texts
 from kvreport.site.kit.templating import Names, render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.words import ENGINES
+from kvreport.words import ENGINES, counted
 
 _PANDAS: Final = """\
 import pandas as pd
@@ -205,8 +206,26 @@ def _facts(site: SiteData) -> Iterator[KeyFigure]:
     if site.downloads.rows:
         yield KeyFigure("Rows", units.count(site.downloads.rows), "one for each combination")
     yield KeyFigure("Models", units.count(len(site.models)), sourced(site.models))
+    if site.downloads.rows and (left := without_rows(site)):
+        readers = {other_reader(site.engine, model.weight_format) for model in left} - {None}
+        why = (
+            f" The formats of their weights are read by {' and '.join(sorted(map(str, readers)))} only."
+            if readers
+            else ""
+        )
+        yield KeyFigure(
+            "Models with rows in the capacity tables",
+            units.count(len(site.models) - len(left)),
+            f"{site.engine.label} does not run {counted(len(left), 'model|models')}.{why}",
+        )
     yield KeyFigure("Accelerators", units.count(len(site.gpus)))
     yield KeyFigure("Data release", site.release_label)
+
+
+def without_rows(site: SiteData) -> list[Model]:
+    """Return the models of the site that the dataset has no row of."""
+    names = {name for name, _ in site.downloads.files}
+    return [model for model in site.models if f"models/{model.slug}.parquet" not in names]
 
 
 def sourced(models: Sequence[Model]) -> str:
