@@ -133,15 +133,19 @@
 
     /* The answer is of another model or GPU than the address names: say so where it stands. */
     function notKnown(ignored) {
-      const wrong = ignored.filter((text) => /^(gpu|model)=/.test(text));
+      const known = [...site.gpus.map(({ id }) => id), ...site.models.map(([slug]) => slug)];
+      const wrong = ignored.filter((text) =>
+        /^(gpu|model)=[^(]*$/.test(text) && !known.includes(text.replace(/^\w+=/, ""))
+      );
       if (!wrong.length) return;
       const words = wrong.map((text) => `“${text.replace(/^\w+=/, "")}”`).join(" and ");
-      const gpu = kvCapacity.gpuOf(site, state.gpu),
-        [, name] = site.models.find(([slug]) => slug === state.model);
+      const name = wrong[0].startsWith("gpu=")
+        ? kvCapacity.gpuOf(site, state.gpu).name
+        : site.models.find(([slug]) => slug === state.model)[1];
       remark(make(
         "strong",
         { class: "kv-wrong", role: "alert" },
-        `The address names ${words}, which is not known here. The answer below is for ${name} on ${gpu.name}.`,
+        `The address names ${words}, which is not known here. The answer below is for ${name}.`,
       ));
     }
 

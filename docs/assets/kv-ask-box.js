@@ -44,6 +44,10 @@
           ? await sidesOf(found, base)
           : way.slot
           ? await slotOf(way.slot, base)
+          : way.needs
+          ? await needed(found, base)
+          : way.token
+          ? await tokenOf(found, base)
           : way.image
           ? await imageOf(way.image, base)
           : way.atOnce
@@ -83,7 +87,7 @@
         [
           NEEDED.test(typed) && await needed(found, base),
           counted && counted.said,
-          laid && laid.said,
+          laid && [laid.said, unlaid(found, laid)].filter(Boolean).join(" "),
           LONGEST.test(typed) && await longestFor(base),
           await shortage(found, base),
           notUsed(found, site, chosen),
@@ -234,8 +238,23 @@
     return {
       layout: able[0].users || experts ? able[0].layout : undefined,
       latent: model.kind === "latent",
+      layouts: every.map((one) => one.layout),
       said: `${said}${without}${able[0].users || without ? " The sizer also compares their speed." : ""}`,
     };
+  }
+
+  /* A layout that a question names and that has no numbers here, with the command that has them; "" for others. */
+  function unlaid({ laid: own, state }, { layouts }) {
+    const has = (layout) => ["tp", "pp", "dp"].every((name) => layout[name] === (own[name] || 1));
+    if (!own || layouts.some(has)) return "";
+    const flags = kvKernel.words.flags, { gpu } = kvreport.now();
+    const split = { tensor_parallel: own.tp, pipeline_parallel: own.pp, data_parallel: own.dp };
+    const said = Object.entries(split).filter(([, number]) => number > 1).map(([name, number]) =>
+      `${flags[name]} ${number}`
+    ).join(" ");
+    return `This page has no numbers for ${said}; the command has: kvreport estimate ${
+      state.model.replace("--", "/")
+    } --gpu ${gpu} ${said}.`;
   }
 
   /* Why the layout that a question names serves nothing, and what others of as many GPUs serve; "" where it serves. */
@@ -320,10 +339,10 @@
         }
       }
     }
-    if (forms.length) sides.splice(0, 1, ...forms.map((form) => ({ ...sides[0], ...form })));
+    if (forms.length) sides.splice(0, 1, ...forms.map((form) => ({ ...sides[0], ...form, set: form })));
     if (!sides.length || sides.some(({ gpu }) => !gpu)) return "";
-    const answered = ({ site, model, gpu, tp, weights = state.weights }) => {
-      const asked = kvreport.settled(site, { ...state, gpu: gpu.id, tp, weights });
+    const answered = ({ site, model, gpu, tp, weights = state.weights, set }) => {
+      const asked = kvreport.settled(site, { ...state, ...set, gpu: gpu.id, tp, weights });
       return kvreport.result.facts(site, model, gpu, asked, kvState.pick(site, model, gpu, asked));
     };
     const capital = (text) =>
@@ -346,7 +365,9 @@
       const what = [
         models && side.model.name + (apart ? ` with weights ${released(side, form)}` : ""),
         engined && side.site.engine.label,
-        forms.length && !devices && `weights in ${form?.label || wanted.toUpperCase()}`,
+        forms.length && !devices &&
+        (kvreport.result.settings(side.set).join(", ") ||
+          `weights in ${form?.label || wanted.toUpperCase()}`),
         devices && where,
       ].filter(Boolean).join(" on ");
       return {
@@ -366,7 +387,7 @@
     });
     const [most, next] = [...told].sort((a, b) => b.held - a.held), [{ model, site }] = sides;
     const winner = next && most.held > next.held && !told.some(({ other }) => other)
-      ? `${most.what} ${/^(\d+ ×|Weights)/.test(most.what) ? "hold" : "holds"} more context${
+      ? `${most.what} ${/^(\d+ ×|Weights|[\d,]+ batched)/.test(most.what) ? "hold" : "holds"} more context${
         next.held ? `: ${kvreport.fixed(most.held / next.held, 1)} times as many tokens` : ""
       }.`
       : "";
@@ -375,9 +396,11 @@
       !devices && `on ${told[0].where}`,
       !engined && `with ${site.engine.label}`,
     ].filter(Boolean).join(" ");
-    const form = told.find((one) => one.form)?.form;
+    const form = told.find((one) => one.form)?.form,
+      set = forms.some((one) => !("tp" in one || "weights" in one));
     return `${capital(same)}${
-      form && !apart && (devices || !forms.length) && told.every((one) => !one.form || one.form === form)
+      form && !apart && (devices || set || !forms.length) &&
+        told.every((one) => !one.form || one.form === form)
         ? ` and weights ${form.label.replace(/^(?!as )/, "in ")}`
         : ""
     }. ${winner} ${told.map((one) => (one.what ? `${one.what}: ${one.said}` : one.said)).join(". ")}.`;
@@ -574,7 +597,7 @@
   }
 
   const NEEDED =
-    /\bhow (?:big|large) (?:is|are) (?:the |a )?(?:\w+ )?(?:kv[ -]?cache|cache|weights)\b|\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b|\b(?:kv[ -]?cache|memory|vram) (?:size|needed|usage|footprint|requirements?|of|for)\b|\b(?:size|weights) of\b/i;
+    /\bhow (?:big|large) (?:is|are) (?:the |a )?(?:\w+ )?(?:kv[ -]?cache|cache|weights)\b|\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b|\b(?:kv[ -]?cache|memory|vram) (?:size|needed|usage|footprint|requirements?|of|for)\b|\b(?:size|weights) of\b|\bstates? (?:size|memory)\b/i;
   const LONGEST =
     /\b(how long|longest|max(?:imum)?|what|which) (?:an? |of )?(?:possible )?(context|sequence|prompt|length)/i;
 
@@ -607,13 +630,30 @@
       const held = model.held[kv]?.[0];
       const [constant, terms] = held?.kinds ? held.kinds[0] : held || [];
       const form = kvs || state.kv ? ` in ${kvreport.result.label(site.kv_formats, kv)}` : "";
+      const states = constant > 0 ? `, of which ${gib(requests * constant)} GiB are recurrent states,` : "";
       return terms
-        ? `${gib(requests * kvKernel.requestBytes(constant, terms, context))} GiB of KV cache${form}`
+        ? `${gib(requests * kvKernel.requestBytes(constant, terms, context))} GiB of KV cache${form}${states}`
         : `no KV cache${form}`;
     });
     return `${model.name} needs ${gib(weights)} GiB for its weights and ${caches.join(" or ")} for ${
       kvreport.plural(requests, "request|requests")
     } of ${kvreport.tokens(context)} tokens, besides what the engine reserves.`;
+  }
+
+  /* Bytes of a token in the cache of a whole model, in the formats that a question asks for, as a sentence. */
+  async function tokenOf({ state, kvs }, base) {
+    const site = await kvreport.siteFor(base, state.engine),
+      model = await kvreport.modelFor(base, site, state.model);
+    const each = (kvs || (state.kv ? [state.kv] : [model.kv, "fp8"])).flatMap((kv) => {
+      const held = model.held[kv]?.[0], [, terms] = held?.kinds ? held.kinds[0] : held || [];
+      const form = kvreport.result.label(site.kv_formats, kv);
+      return terms ? [`${kvreport.fixed(kvKernel.tokenBytes(terms, 2 ** 29) / 1024, 1)} KiB in ${form}`] : [];
+    });
+    return each.length
+      ? `A token takes ${
+        [...new Set(each)].join(", ")
+      } of KV cache in ${model.name} (all layers that grow, without windows and states).`
+      : "";
   }
 
   /* What the settings of a question change in the pool, on as many GPUs as the answer has without them, as a sentence. */

@@ -26,7 +26,7 @@
       "the to what will with x fit fits serve does do i my me is users user requests request please using use single " +
       "that models llm llms need needs want running memory max longest maximum most compare compared vs versus against hold holds more replica replicas number numbers and or which weight weights " +
       "mix kv get be num_ctx n_ctx length each send sends much vram enough quant quants quantized quantised quantization possible work works ctx card cards at as by into its your our server servers hosting host inference setup go long cache least has have had we you are main left beside card's once who concurrent simultaneous gb gib " +
-      "these those this them they their there then take takes taking switch turn off only just also still would could should sessions session if so some any all team wants give bring brings pasted paste url – — serves why print prints printed difference capacity between")
+      "these those this them they their there then take takes taking switch turn off only just also still would could should sessions session if so some any all team wants give bring brings pasted paste url – — serves difference capacity between contexts not help helps exactly case link boss")
       .split(
         " ",
       ),
@@ -39,7 +39,7 @@
   /* What something takes of the memory is no price. */
   const COSTS = /^costs?$/;
   const IN_MEMORY =
-    /\bcosts?\b(?!.*[$€]).*\b(tokens|memory|vram|cache|gi?b)\b|\b(tokens|states?|pictures?|images?)\b.*\bcosts?\b(?!.*[$€])/i;
+    /\bcosts?\b(?!.*[$€]).*\b(tokens|memory|vram|cache|gi?b)\b|\b(tokens|states?|pictures?|images?|screenshots?|photos?)\b.*\bcosts?\b(?!.*[$€])/i;
   const SPEED =
     /^(tok\/s|tokens\/s(ec)?|t\/s|tps|tok|toks|speed|fast|faster|fastest|slow|latency|latencies|waits?|waiting|percentiles?|ttft|tpot|throughput|qps|rps)$/;
   /* Words that ask what a format saves: the answer is followed by that of the release's own format. */
@@ -47,7 +47,8 @@
   const SAVING = /^(fewer|saves?|saved|savings?|reduces?|reduction|shrinks?|doubl(es?|ing)|halv(es?|ing))$/;
   const CHANGE = /^changes?$/;
   /* Words for what a page gives to take away. */
-  const TAKEN_AWAY = /^(charts?|embed|badge|png|svg|csv|readme|iframe|bibtex)$/;
+  const TAKEN_AWAY =
+    /^(charts?|embed|badge|png|svg|csv|readme|iframe|bibtex|cite|citing|citation|prints?|printed|pdf)$/;
   /* What people use a model for, and how names say it. */
   const USES = {
     coding: "coder",
@@ -195,11 +196,16 @@
     /\b(tp|ep|dp|pp|dcp) ?\d*\b.{0,60} (vs\.?|versus|or|against|than|compared (?:to|with)) .{0,20}\b(tp|ep|dp|pp|dcp) ?\d*\b/i;
   const LAYOUTS_BEST = new RegExp(`${LAYOUTS.source}|\\b(is|are|works?) best\\b`, "i");
   const LAYOUTS_WORD = /^([tped]p|dcp|layouts?|parallelism|better|than|expert|tensor|data|over|changes?)$/;
+  const SCREENS = { "4k": [3840, 2160], "1440p": [2560, 1440], "1080p": [1920, 1080], "720p": [1280, 720] };
+  const SCREEN = /\b(4k|1440p|1080p|720p)(?=\s+(?:images?|pictures?|screenshots?|photos?)\b)/i;
   const PIXELS = /\b(\d{3,4})\s*[x×]\s*(\d{3,4})\b(?:\s*(?:px|pixels?))?/i;
   /* A figure that somebody states: "2.5 MB of KV cache per token". */
   const STATED =
     /\b(\d+(?:\.\d+)?)\s*(bytes?|[kmg]i?b|b)\s*(?:of\s+)?(?:the\s+)?(?:kv[\s-]*cache|kv|cache|memory|vram)?\s*(?:per|for (?:each|every)|each|every|an?|\/)\s*token\b/i;
-  const PER_TOKEN = /\b(bytes|cache|size|memory) (?:of \w+ )?per token\b/i;
+  const DOUBTED = /\b(true|claim\w*|says?|said|really|correct|right|heard)\b/i;
+  const STATED_WEIGHTS =
+    /\b(\d+(?:\.\d+)?)\s*([kmgt]i?b)\b(?:\s+of\s+(?:vram|memory|ram))?(?=[^.?!]{0,40}\bweights\b)/i;
+  const PER_TOKEN = /\b(bytes|cache|size|memory) (?:of \w+ )?per token\b|\bcache of (?:1|one|a) token\b/i;
   /* A size of memory that is a bound: "at most 24 GB". */
   const AT_MOST =
     /(?:\b(?:at most|up to|under|below|within|no more than|not more than|less than|maximum)|<=?|≤)\s*(\d+)\s*gi?b\b|\b(\d+)\s*gi?b\s+(?:or less|or smaller|at most|max(?:imum)?)\b/i;
@@ -364,7 +370,7 @@
         /\bspeculative decoding\b/g,
         "speculative",
       ).replace(/(\d)\s*(?:->|→|=>)\s*(?=v?\d)/g, "$1 to ")
-      .replace(/\b(vllm|sglang) (?:(?:from|between|releases?|versions?) )+(?=v?\d)/g, "$1 ")
+      .replace(/\b(vllm|sglang) +(?:(?:from|between|releases?|versions?) +)+(?=v?\d)/g, "$1 ")
       .replace(/\b(vllm|sglang)[ @]v(?=\d)/g, "$1 ").replace(/\b(to|and|or) v(?=\d+\.\d)/g, "$1 ")
       .replace(/\btokens?\s+per\s+sec(?:ond)?\b/g, "tokens/s")
       .replace(/\b(\d{1,2})[\s-]?bits?\b/g, "$1bit").replace(/\b(lora) (?=adapters?\b)/g, "").replace(
@@ -412,18 +418,20 @@
     if (started) return started;
     const computer = withoutGpu(asked, site, names);
     if (computer) return computer;
-    const pixels = PIXELS.exec(asked);
+    const pixels = pixelsIn(asked);
     const [workload, unsized] = workloadIn(pixels ? asked.replace(pixels[0], " ") : asked, site);
     const [crowd, uncrowded] = crowdIn(unsized, workload);
-    const stated = STATED.exec(uncrowded);
+    const weighed = DOUBTED.test(asked) && STATED_WEIGHTS.exec(uncrowded);
+    const stated = STATED.exec(uncrowded) || weighed;
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
     const price = HOURLY.exec(uncrowded), cached = cacheFormats(uncrowded);
-    const formats = !cached && FORMATS_APART.exec(uncrowded.replace(BITS, "$1bit"))?.slice(1, 3);
-    const pair = formats && FORMATS[formats[0].toLowerCase()][1] !== FORMATS[formats[1].toLowerCase()][1]
-      ? formats.map((word) => word.toLowerCase())
-      : null;
+    const listed = !cached && FORMATS_APART.exec(uncrowded.replace(BITS, "$1bit"))?.[0].toLowerCase();
+    const formats = listed ? listed.match(ANY_FORMAT) : [];
+    const distinct = new Set(formats.map((word) => FORMATS[word][1])).size;
+    const pair = distinct > 1 && distinct === formats.length ? formats : null;
+    const setting = settingApart(uncrowded);
     const sizes = sizesApart(uncrowded, names);
-    const text = [stated, bound, price, cached].reduce(
+    const text = [stated, bound, price, cached, setting].reduce(
       (rest, one) => (one ? rest.replace(one[0], " ") : rest),
       sizes
         ? uncrowded.replace(sizes.said, `tp ${sizes[0]} `)
@@ -442,12 +450,16 @@
         ),
       );
     const words = read(text);
-    const claim = stated && { value: stated[1], unit: unitOf(stated[2]) };
+    const claim = stated && {
+      quantity: weighed ? "weights" : "kv_per_token",
+      value: stated[1],
+      unit: unitOf(stated[2]),
+    };
     const state = {},
       understood = [
         crowd?.said,
         ...workload.said,
-        claim && `${claim.value} ${claim.unit} per token`,
+        claim && `${claim.value} ${claim.unit} ${weighed ? "of weights" : "per token"}`,
         atMost && `at most ${atMost} GB`,
         pixels && `${pixels[1]} × ${pixels[2]} pixels`,
       ].filter(Boolean),
@@ -532,6 +544,7 @@
       ),
     );
     missed.push(...unpublished.map(({ said }) => said));
+    const counted = engines.length + unpublished.length > 1 ? /^(2|releases?|versions?)$/ : /^$/;
     const statedTp = state.tp;
     const named = apart ? rest : gpuIn(names, rest, state, understood, devices, home);
     const gpus = [];
@@ -609,9 +622,12 @@
     }
     const apartBy = formatsApart(cached, pair, state, understood);
     saves = apartBy || saves;
-    const forms = apartBy || also.length || gpus.length ? [] : formsApart(pair, sizes, state, understood);
+    const forms = apartBy || also.length || gpus.length
+      ? []
+      : formsApart(pair, sizes, setting, state, understood);
     if (sizes && !forms.length) missed.push(...sizes.slice(1).map((size) => `tp ${size}`));
     if (pair && !apartBy && !forms.length) missed.push(...pair);
+    if (setting && !forms.length) missed.push(setting[0]);
     if (IN_MEMORY.test(asked) && !price && !/\bmillion\b/i.test(asked)) {
       asks.splice(
         0,
@@ -619,6 +635,8 @@
         ...asks.filter((word) => !COSTS.test(word)),
       );
     }
+    /** @type {any} */
+    let split; // the layout of several that a question names
     const laid = LAYOUTS_APART.test(wordsOf(asked).join(" "));
     const about = {
       shared: SHARED.test(asked) && !TRACE.test(asked),
@@ -629,11 +647,12 @@
       trace: TRACE.test(asked),
       own: OWN_RELEASE.test(asked) && !state.model && !state.gpu,
       agents: AGENTS.test(asked) && !state.model && !state.gpu,
-      file: FILE.test(asked) || (FILE_NAMED.test(asked) && !state.model && !state.gpu),
+      file: FILE.test(asked) || (FILE_NAMED.test(asked) && !state.model),
     };
     const spoken = [
       about.shared && SHARED_WORD,
       about.accuracy && ACCURACY_WORD,
+      counted,
       about.upgrade && UPGRADE_WORD,
       about.trace && TRACE_WORD,
       about.layouts && LAYOUTS_WORD,
@@ -662,7 +681,10 @@
     }
     if (about.layouts && laid) {
       // "TP 8 or DP 8": each on as many GPUs.
-      const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state, devices = total || Math.max(tp, pp, dp, dcp);
+      const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state;
+      if (pp > 1 || dp > 1) split = { tp: typeof tp === "number" ? tp : 1, pp, dp };
+      const devices = total || Math.max(tp, pp, dp, dcp);
+      missed.splice(0, missed.length, ...missed.filter((word) => !/^([tped]p|dcp) \d+$/.test(word)));
       const one = /^(tensor parallel|pipeline parallel|data parallel|\d+ GPUs in each)\b/;
       understood.splice(0, understood.length, ...understood.filter((said) => !one.test(said)));
       for (const name of ["pp", "dp", "ep", "dcp"]) delete state[name];
@@ -696,6 +718,7 @@
       also,
       formats: formatsBySide,
       kvs: cached?.kvs,
+      laid: split,
       pixels: pixels && pixels.slice(1, 3).map(Number),
       asks,
       machine: machine?.id,
@@ -747,6 +770,12 @@
       ],
       missed: missed.filter((word) => !/^(large|big)$/.test(word)),
     };
+  }
+
+  /* Width and height of an image in pixels, with the words that say them; null where there are none. */
+  function pixelsIn(text) {
+    const screen = SCREEN.exec(text);
+    return screen ? [screen[0], ...SCREENS[screen[1].toLowerCase()]] : PIXELS.exec(text);
   }
 
   /* Lengths of prompt and output in tokens and the first token's latency in ms, and the text without them. */
@@ -970,7 +999,7 @@
       return small >= 0 && wide >= 0;
     }
     const wide = pair?.filter((word) => FORMATS[word][1] === "bf16");
-    if (wide?.length !== 1) return false;
+    if (wide?.length !== 1 || pair.length > 2) return false;
     const small = pair.find((word) => word !== wide[0]);
     state.weights = FORMATS[small][1];
     understood.push(`weights in ${small.toUpperCase()}, compared with ${wide[0].toUpperCase()}`);
@@ -982,15 +1011,28 @@
     `\\b(?:tp|tensor[- ]parallel(?:ism)?)[= ]?(\\d+)${EITHER}(?:(?:tp|tensor[- ]parallel(?:ism)?)[= ]?)?(\\d+)\\b`,
     "i",
   );
+  const FORMAT = `\\b(?:${Object.keys(FORMATS).join("|")})\\b`;
+  const ANY_FORMAT = new RegExp(FORMAT, "g");
   const FORMATS_APART = new RegExp(
-    `\\b(${Object.keys(FORMATS).join("|")})\\b${EITHER}(${
-      Object.keys(FORMATS).join("|")
-    })\\b(?! (?:kv|cache))`,
+    `${FORMAT}(?:(?:, ?(?:and |or )?|${EITHER})${FORMAT})+(?! (?:kv|cache))`,
     "i",
   );
+  const SETTINGS = { seqs: "seqs", batched: "batched", utilization: "share", share: "share" };
+  const SETTING_APART = new RegExp(
+    `-*\\b(?:max[-_ ]num[-_ ](seqs|batched)(?:[-_ ]tokens)?|(?:gpu[-_ ])?memory[-_ ](utilization|share))[= ]([\\d.]+)${EITHER}([\\d.]+\\b)`,
+    "i",
+  );
+
+  /* "max-num-seqs 256 or 512": the setting and its two values; null where there is none. */
+  function settingApart(text) {
+    const found = SETTING_APART.exec(text);
+    if (!found) return null;
+    const name = SETTINGS[(found[1] || found[2]).toLowerCase()];
+    return { 0: found[0], forms: found.slice(3, 5).map((value) => ({ [name]: Number(value) })) };
+  }
   const NUMBER = `(?:\\d{1,2}|one|${Object.keys(NUMBERS).join("|")})(?: ?[x×])?`;
   const COUNTS_APART = new RegExp(
-    `(?<![\\d.\\w-])(${NUMBER}(?:(?:, ?| (?:and|or|vs\\.?|versus|against) )(?:and |or )?${NUMBER})+) (\\S+)(?: (\\S+))?(?: (\\S+))?`,
+    `(?<![\\d.\\w-])(${NUMBER}(?:(?:, ?| (?:and|or|vs\\.?|versus|against|to) )(?:and |or )?${NUMBER})+) (\\S+)(?: (\\S+))?(?: (\\S+))?`,
     "i",
   );
 
@@ -1013,8 +1055,12 @@
   }
 
   /* "nvfp4 vs fp8", "tp 2 or 4": one case in two forms, each as a change of the state. */
-  function formsApart(pair, sizes, state, understood) {
-    if (!(sizes || pair) || !state.model || state.pp || state.dp || state.ep) return [];
+  function formsApart(pair, sizes, setting, state, understood) {
+    if (!(sizes || pair || setting) || !state.model || state.pp || state.dp || state.ep) return [];
+    if (setting) {
+      understood.push(`${setting[0].toLowerCase()}, compared`);
+      return setting.forms;
+    }
     if (sizes) {
       delete state.tp;
       understood.splice(
@@ -1761,21 +1807,26 @@
       };
     }
     if (claim) {
-      const stated = { model: model && state.model.replace("--", "/"), quantity: "kv_per_token", ...claim };
+      const stated = { model: model && state.model.replace("--", "/"), ...claim };
+      const what = claim.quantity === "weights" ? "of weights" : "per token";
       return {
         said: "The claim checker recomputes a figure that somebody states.",
         links: [
-          [`check ${claim.value} ${claim.unit} per token`, at("evidence/claims/", stated)],
+          [`check ${claim.value} ${claim.unit} ${what}`, at("evidence/claims/", stated)],
           ...model ? [[`the page of ${model.name}`, `models/${model.id}/`]] : [],
         ],
-        command: model
-          ? `kvreport claim ${kvState.quote(`${stated.model} ${claim.value} ${claim.unit}/token`)}`
-          : null,
+        needs: Boolean(model) && claim.quantity === "weights",
+        command: !model
+          ? null
+          : claim.quantity === "weights"
+          ? `kvreport claim --model ${stated.model} --quantity weights --value ${claim.value} --unit ${claim.unit}`
+          : `kvreport claim ${kvState.quote(`${stated.model} ${claim.value} ${claim.unit}/token`)}`,
       };
     }
     if (PER_TOKEN.test(text) && model && !own && !also.length) {
       return {
         said: `The page of the model has the bytes of a token and of a request.`,
+        token: true,
         links: [[`the page of ${model.name}`, `models/${model.id}/`]],
       };
     }
@@ -1811,9 +1862,15 @@
     );
     const sidesOf = [...engines, ...unpublished.flatMap(({ near }) => near.map(({ name }) => name))];
     const releases = [...new Set(found.releases)];
-    const dated = releases.length === 2 && releases[0].split(/[@-]/)[0] === releases[1].split(/[@-]/)[0]
+    const numbers = releases.map((name) =>
+      name.split("@")[1] || site.engines.find((one) => one.name === kvState.engineOf(site, name))?.version
+    );
+    const dated = releases.length === 2 && releases[0].split(/[@-]/)[0] === releases[1].split(/[@-]/)[0] &&
+        (kvState.isBefore(numbers[0], numbers[1]) || kvState.isBefore(numbers[1], numbers[0]))
       ? releases
       : null; // two releases of one engine
+    const changed = releases.length === 1 && releases[0].includes("@") &&
+      /\bchang|\bnew\b|\bdiffer/i.test(text);
     const compared = Boolean(dated) || new Set(engines).size + unpublished.length > 1;
     // Two releases with one set of numbers keep their names.
     const listedEngines = dated && !unpublished.length && new Set(engines).size === 1 ? dated : sidesOf;
@@ -1858,6 +1915,10 @@
             : ""
         }`,
         links: [[`size a deployment for ${found.crowd.said}`, sized]],
+        sides: Boolean(model && gpus.length),
+        rest: gpus.length
+          ? `Of ${count(users)} people, fewer ask at the same moment: the sizer computes how many.`
+          : undefined,
         atOnce: Boolean(model && own),
       };
     }
@@ -1965,11 +2026,18 @@
       const { tp, weights, ...shared } = state;
       return {
         said: "",
-        rest: left.length ? `Not used: ${left.join(", ")}.` : "",
+        rest: [
+          !own && "No GPU was named: these are numbers of the GPU in the form.",
+          left.length && `Not used: ${left.join(", ")}.`,
+        ].filter(Boolean).join(" "),
         links: found.forms.map((form) => {
           const [[name, value]] = Object.entries(form);
           return [
-            name === "tp" ? `${value} ${value > 1 ? "GPUs" : "GPU"}` : `weights in ${value.toUpperCase()}`,
+            SETTINGS_SAID[name]
+              ? `${SETTINGS_SAID[name]} ${value}`
+              : name === "tp"
+              ? `${value} ${value > 1 ? "GPUs" : "GPU"}`
+              : `weights in ${value.toUpperCase()}`,
             kvState.search({ tp, weights, ...shared, ...form }),
           ];
         }),
@@ -1979,7 +2047,7 @@
     const sides = gpus.length || compared;
     // What a release changed, for all models, is a page of its own.
     if (
-      (compared || /\bchang(es?|ed)\b|\breleases\b/i.test(text)) && !model && !own &&
+      (compared || unpublished.length || /\bchang(es?|ed)\b|\breleases\b/i.test(text)) && !model && !own &&
       (engines.length || unpublished.length)
     ) {
       const listed = [...new Set(listedEngines)];
@@ -1996,7 +2064,7 @@
         said: ["A page has what each release of vLLM and SGLang changed for all models.", ...nearest].join(
           " ",
         ),
-        releases: dated,
+        releases: dated || (changed && releases),
         rest: nearest.join(" "),
         links: [
           ["what each release of an engine changed", "data/engine-releases/"],
@@ -2088,8 +2156,16 @@
     if (model && missed.some((word) => TAKEN_AWAY.test(word))) {
       return {
         said:
-          `The page of ${model.name} has its charts and tables as files, to embed and to cite, and a badge.`,
+          `The page of ${model.name} has its charts and tables as files, to embed, to cite and to print, and a badge.`,
         links: [[`the page of ${model.name}`, `models/${model.id}/`]],
+      };
+    }
+    if (!model && !own && missed.some((word) => TAKEN_AWAY.test(word))) {
+      return {
+        said:
+          "The page of each model has its charts and tables as files, to embed, to cite and to print. The data page has how to cite the dataset.",
+        links: [["models", "models/"], ["how to cite the dataset", "data/#cite"]],
+        search: false,
       };
     }
     const choice = asks.filter((word) => CHOICE.test(word));
@@ -2201,6 +2277,8 @@
 
   /* What of a question the page of comparisons follows, but for the engine. */
   const COMPARED = "context weights kv tp pp dp ep dcp".split(" ");
+
+  const SETTINGS_SAID = { seqs: "max_num_seqs", batched: "max_num_batched_tokens", share: "memory share" };
 
   const quoted = (words) => words.map((word) => `“${word}”`).join(", ");
 

@@ -182,12 +182,14 @@
     const of = (name) => site.engines.find((one) => one.name === kvState.engineOf(site, name));
     const release = (name) => name.split("@")[1] || of(name)?.version;
     const ends = [...releases].sort((a, b) => (kvState.isBefore(release(a), release(b)) ? -1 : 1));
-    const [first, last] = ends.map(release), family = releases[0].split(/[@-]/)[0];
+    const [first, last = first] = ends.map(release), family = releases[0].split(/[@-]/)[0];
     if (!first || !last || !rules[family]) return [];
     const maker = site.engines.find((one) => one.family === family).label.split(" ")[0];
-    const pair = `${maker} ${first} and ${last}`;
+    const alone = ends.length < 2, pair = `${maker} ${first} and ${last}`;
     const between = rules[family].filter(([since]) =>
-      kvState.isBefore(first, since) && !kvState.isBefore(last, since)
+      alone
+        ? `${since}.`.startsWith(`${first}.`)
+        : kvState.isBefore(first, since) && !kvState.isBefore(last, since)
     );
     const computed = [...new Set(ends.map(of))].filter((one, _, all) =>
       one &&
@@ -205,11 +207,13 @@
       ).join("")
       : "";
     const words = between.length
-      ? `${counted} changed between ${pair}.${named}${
-        named ? " Models and GPUs that none of them is about have the same numbers in both." : ""
+      ? `${counted} changed ${alone ? `in ${maker} ${first}` : `between ${pair}`}.${named}${
+        named && !alone ? " Models and GPUs that none of them is about have the same numbers in both." : ""
       }`
+      : alone
+      ? `No rule changed in ${maker} ${first}.`
       : `No rule differs between ${pair}: both give the same numbers.`;
-    const section = (of(ends[1]) || of(ends[0]))?.name || "";
+    const section = (of(ends.at(-1)) || of(ends[0]))?.name || "";
     const page = new URL(`data/engine-releases/#${section}`, kvreport.root).href;
     return [
       ` ${[...computed, words].join(" ")} `,

@@ -231,7 +231,7 @@
       } --concurrent 8 --context 8K`
       : "";
     // The answer of another model or GPU stands on the page.
-    const wrong = ignored.some((text) => /^(gpus?|models?)=(?!.* are compared)/.test(text));
+    const wrong = ignored.some((text) => /^(gpus?|models?)=[^(]*$/.test(text));
     return make(
       wrong ? "strong" : "span",
       { class: wrong ? "kv-ignored kv-wrong" : "kv-ignored" },

@@ -317,4 +317,4 @@ def test_an_unknown_gpu_is_named_where_the_answer_of_another_stands(visit: Visit
         "[data-kv-remark] strong.kv-wrong", has_text="The address names “h999”, which is not known here."
     )
     note.wait_for()
-    assert "The answer below is for Llama 3.1 8B on H100" in note.inner_text()
+    assert "The answer below is for H100 80GB HBM3 (SXM5)." in note.inner_text()

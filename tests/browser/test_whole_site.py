@@ -714,6 +714,18 @@ def test_a_mac_from_the_front_page(page: Any, address: str) -> None:
         assert shown <= most < 2 * shown
 
 
+def test_lists_of_machines_follow_a_context(page: Any, address: str) -> None:
+    """A question's 64K was dropped on the way to the machine, whose list is for 32K."""
+    page.goto(f"{address}local/?context=64K&name=m3+pro+36")
+    page.locator("#machines-table tbody a:visible", has_text="M3 Pro 36GB").click()
+    page.wait_for_url("**/local/m3-pro-36/?context=65536")
+    page.locator(".kv-said", has_text="hold a context of 64K.").wait_for()
+    rows = page.locator("#contexts-table tbody tr:visible").all_inner_texts()
+    sizes = [[int(size) for size in re.findall(r"\b(\d+)K\b", row)] for row in rows]
+    assert rows
+    assert all(max(row) >= 64 for row in sizes)
+
+
 @needs_runtime
 def test_a_config_of_one_s_own_from_the_front_page(page: Any, address: str) -> None:
     """In three actions: the page, the pasted config, the button."""
