@@ -630,7 +630,7 @@
       const held = model.held[kv]?.[0];
       const [constant, terms] = held?.kinds ? held.kinds[0] : held || [];
       const form = kvs || state.kv ? ` in ${kvreport.result.label(site.kv_formats, kv)}` : "";
-      const states = constant > 0 ? `, of which ${gib(requests * constant)} GiB are recurrent states,` : "";
+      const states = constant > 0 ? ` (${gib(requests * constant)} GiB of it in recurrent states)` : "";
       return terms
         ? `${gib(requests * kvKernel.requestBytes(constant, terms, context))} GiB of KV cache${form}${states}`
         : `no KV cache${form}`;
@@ -650,9 +650,9 @@
       return terms ? [`${kvreport.fixed(kvKernel.tokenBytes(terms, 2 ** 29) / 1024, 1)} KiB in ${form}`] : [];
     });
     return each.length
-      ? `A token takes ${
+      ? `In the KV cache of ${model.name}, each token takes ${
         [...new Set(each)].join(", ")
-      } of KV cache in ${model.name} (all layers that grow, without windows and states).`
+      }, without windows and states.`
       : "";
   }
 

@@ -682,9 +682,9 @@
     if (about.layouts && laid) {
       // "TP 8 or DP 8": each on as many GPUs.
       const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state;
-      if (pp > 1 || dp > 1) split = { tp: typeof tp === "number" ? tp : 1, pp, dp };
       const devices = total || Math.max(tp, pp, dp, dcp);
       missed.splice(0, missed.length, ...missed.filter((word) => !/^([tped]p|dcp) \d+$/.test(word)));
+      if (pp * dp > 1 && tp * pp * dp === devices) split = { tp, pp, dp };
       const one = /^(tensor parallel|pipeline parallel|data parallel|\d+ GPUs in each)\b/;
       understood.splice(0, understood.length, ...understood.filter((said) => !one.test(said)));
       for (const name of ["pp", "dp", "ep", "dcp"]) delete state[name];
