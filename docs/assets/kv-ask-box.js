@@ -599,7 +599,7 @@
   const NEEDED =
     /\bhow (?:big|large) (?:is|are) (?:the |a )?(?:\w+ )?(?:kv[ -]?cache|cache|weights)\b|\bhow (?:much (?:of )?(?:gpu )?(?:kv[ -]?cache|memory|vram|ram)|many gi?b)\b|\b(?:kv[ -]?cache|memory|vram) (?:size|needed|usage|footprint|requirements?|of|for)\b|\b(?:size|weights) of\b|\bstates? (?:size|memory)\b/i;
   const LONGEST =
-    /\b(how long|longest|max(?:imum)?|what|which) (?:an? |of )?(?:possible )?(context|sequence|prompt|length)/i;
+    /\b(how long|longest|largest|biggest|max(?:imum)?|what|which) (?:an? |of )?(?:possible )?(context|sequence|prompt|length)/i;
 
   /* The longest context that as many requests as the page's state has can have at once, as a sentence. */
   async function longestFor(base) {

@@ -354,6 +354,10 @@
       " ",
     )
       .replace(/-*\b(?:ollama_kv_)?cache[-_]type(?:[-_][kv])?[= ]+(?=q\d)/g, "cache ")
+      .replace(/\b(?:kv|cache)(?:[ -]cache)? (?:in|as|at|with) (?=(?:fp8|bf16|int[48]|nvfp4)\b)/g, "kv ")
+      .replace(/\b(?:largest|biggest|greatest) (?=(?:possible )?context\b)/g, "longest ")
+      .replace(/\bbatch(?: size)?(?: of)? (\d+)(?!\d*k?\b tokens)\b/g, "$1 requests")
+      .replace(/\b\d+ (?:to|-|–) (?=\d+ (?:users?|requests?|people|developers?|engineers?)\b)/g, "")
       .replace(/\blm studio\b/g, "lm-studio").replace(/\bllama cpp\b/g, "llama.cpp")
       .replace(/([a-z0-9.]):(?=\d+(?:\.\d+)?b)/g, "$1 ") // qwen3:32b
       .replace(/(\S)[-.:]((?:ud-)?i?q[1-8](?:_[a-z0-9]+)*)(?:\.gguf)?(?=\s|$)/g, "$1 $2")
@@ -420,7 +424,8 @@
     if (computer) return computer;
     const pixels = pixelsIn(asked);
     const [workload, unsized] = workloadIn(pixels ? asked.replace(pixels[0], " ") : asked, site);
-    const [crowd, uncrowded] = crowdIn(unsized, workload);
+    const [crowd, sized] = crowdIn(unsized, workload);
+    const uncrowded = sized.replace(TWO_BITS, "$1bit $2 ");
     const weighed = DOUBTED.test(asked) && STATED_WEIGHTS.exec(uncrowded);
     const stated = STATED.exec(uncrowded) || weighed;
     const bound = AT_MOST.exec(uncrowded), atMost = bound ? Number(bound[1] || bound[2]) : undefined;
@@ -965,6 +970,7 @@
     if (stated !== undefined && devices && devices !== stated * others) missed.push(`${devices}x`);
   }
 
+  const TWO_BITS = /\b(\d{1,2}) (or|and|vs\.?|versus|against) (?=\d{1,2}[ -]?bits?\b)/gi; // "4 or 8 bit"
   const BITS = /\b(\d{1,2})[ -]?bits?\b/gi;
   const CACHE = "(bf16|fp16|16[- ]?bits?|fp8|8[- ]?bits?)";
   const OF_CACHE = [
