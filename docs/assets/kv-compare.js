@@ -201,7 +201,8 @@
       if (mine !== turn) return;
       [site] = sites;
       const pair = state.engines?.length === 2 ? state.engines : releases;
-      between = state.engines && pair.length ? await result.rulesBetween(base, home, pair) : [];
+      const families = new Set(pair.map((name) => name.split(/[@-]/)[0]));
+      between = state.engines && families.size === 1 ? await result.rulesBetween(base, home, pair) : [];
       if (mine !== turn) return;
       fill();
       shown = missing.length ? [] : things(new Map(sites.map((one, n) => [engines[n], one])));

@@ -286,3 +286,19 @@ def test_names_of_several_have_a_plural_verb(visit: Visit) -> None:
     )
     rows(visit)
     assert not re.search(r"\d × [\w ]+ (serves|needs)", page.locator(".kv-said").inner_text())
+
+
+def test_two_releases_are_told_apart_by_their_rules_and_two_engines_are_not(visit):
+    """Compare lumped releases of one range, as if one had been named."""
+    page = visit.go(
+        "compare/?engines=vllm@0.29,vllm@0.30&gpu=h100-sxm-80gb&model=meta-llama--Llama-3.1-8B-Instruct"
+    )
+    page.locator(
+        ".kv-said", has_text="The numbers of this site for vLLM 0.29 to 0.32 are those of 0.32.0."
+    ).wait_for()
+    said = page.inner_text(".kv-said")
+    assert "changed between vLLM 0.29 and 0.30. Since 0.30: " in said
+    assert "kvreport diff vllm@0.29 vllm@0.30" in said
+    page = visit.go("compare/?engines=vllm,sglang&gpu=h100-sxm-80gb&model=meta-llama--Llama-3.1-8B-Instruct")
+    page.locator(".kv-said", has_text="2 engines for").wait_for()
+    assert "changed between" not in page.inner_text(".kv-said")
