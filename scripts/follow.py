@@ -202,7 +202,7 @@ class Reading:
     others: list[tuple[str, Change]]  # Those that no rule cites, each with the topic of what changed.
     devices: list[
         tuple[Change, list[str]]
-    ]  # Further functions with other comparisons of devices, and these lines.
+    ]  # Further places with other comparisons of devices, and these lines.
 
 
 def to_read(found: Mapping[Citation, tuple[str, str]], old: Package, new: Package, inside: str) -> Reading:
@@ -450,9 +450,10 @@ def report(
             lines += ["", f"## {change.path}::{change.name}: cited by no rule ({topic})", ""]
             lines += ["```diff", *difference((change.before, change.after), _LONGEST), "```"]
         if reading.devices:
-            lines += ["", f"# Further functions that compare devices otherwise: {len(reading.devices)}"]
+            lines += ["", f"# Further places that compare devices otherwise: {len(reading.devices)}"]
         for change, compared in reading.devices:
-            lines += ["", f"- {change.path}::{change.name}", *(f"  - `{one[:160]}`" for one in compared[:6])]
+            place = f"{change.path}::{change.name}".removesuffix("::")
+            lines += ["", f"- {place}", *(f"  - `{one[:160]}`" for one in compared[:6])]
         further = [one for kind in kinds[:-1] for one in counted[kind] if one not in reading.cited]
         if further:
             lines += ["", f"# Further changes of what is cited: {len(further)}"]

@@ -61,6 +61,8 @@ _DEVICE: Final = re.compile(
     r"|(?:has|is)_device_capability\w*\(\s*\(?\d"
 )
 """A comparison of a device's compute capability."""
+_KIND: Final = re.compile(r"\bgfx\d|_gfx|\b_?is_(?:hip|rocm|cuda|xpu|npu|musa|cpu)\b")
+"""A question for the kind of device."""
 _SETTING: Final = re.compile(r"\benvs?\.([A-Z]\w+)")
 """A variable of the environment that an engine reads."""
 SETTINGS: Final = 1
@@ -314,17 +316,31 @@ class Ranking:
 
 
 def device_checks(changed: Iterable[Change]) -> list[tuple[Change, list[str]]]:
-    """Return functions that an earlier release had with other comparisons of compute capabilities, and those lines."""
+    """Return what an earlier release had with other comparisons of compute capabilities, and those lines.
+
+    Of a file's own statements, what they bind for one kind of device counts as well: often a kernel, which functions that
+    did not change then call.
+    """
     found = []
     for one in changed:
         sides = [
             Counter(line.strip() for line in side.splitlines() if _DEVICE.search(line))
+            + Counter(() if one.name or not one.before else _bound(side))
             for side in (one.before, one.after)
         ]
         gone, more = sides[0] - sides[1], sides[1] - sides[0]
         if one.before and (gone or more):
             found.append((one, [*(f"-{line}" for line in gone), *(f"+{line}" for line in more)]))
     return found
+
+
+def _bound(statements: str) -> Iterator[str]:
+    """Yield what a file binds for one kind of device."""
+    for asked in ast.walk(ast.parse(statements)):
+        if isinstance(asked, ast.If) and _KIND.search(ast.unparse(asked.test)):
+            for node in (found for one in asked.body for found in ast.walk(one)):
+                if isinstance(node, ast.Assign):
+                    yield f"{ast.unparse(node)}, if {ast.unparse(asked.test)}"
 
 
 def _parents(path: str) -> list[str]:

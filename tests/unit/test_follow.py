@@ -300,6 +300,21 @@ def test_functions_that_compare_devices_otherwise_are_named_with_the_lines(follo
     assert one in named
 
 
+def test_a_kernel_that_a_file_binds_for_one_kind_of_device_is_named(follow, tmp_path: Path) -> None:
+    """SGLang 0.5.20 takes another kernel on gfx950 in a file's statements; the functions that call it are not cited."""
+    bound = "_is_hip = is_hip()\n_kernel = None\nif _is_hip:\n    from .amd import fast, fits\n    if fits():\n        _kernel = fast\n"
+    sides = [
+        package(follow, tmp_path / side, {"worker.py": WORKER.format(graphs=1, name="a", rounded=1)} | more)
+        for side, more in (
+            ("before", {"model.py": "_is_hip = is_hip()\n"}),
+            ("after", {"model.py": bound, "new.py": bound}),
+        )
+    ]
+    found = {one.path: lines for one, lines in follow.device_checks(follow.changes(*sides, "vllm"))}
+    assert found == {"model.py": ["+_kernel = fast, if _is_hip"]}
+    assert follow.device_checks(follow.changes(sides[1], sides[1], "vllm")) == []
+
+
 def test_no_more_than_thirty_functions_are_to_be_read_and_none_that_only_moved(
     follow, tmp_path: Path
 ) -> None:
