@@ -288,10 +288,9 @@ class Catalog:
 
     def _find_engine(self, name: str) -> Engine:
         family, at, version = name.partition("@")
-        if (
-            at
-            and self.engine(family).builds
-            and (version == self.engine(family).version or re.fullmatch(r"b?[0-9]{2,6}", version, re.ASCII))
+        if at and (
+            (version == self.engine(family).version and self.engine(family).versions is None)
+            or (self.engine(family).builds and re.fullmatch(r"b?[0-9]{2,6}", version, re.ASCII))
         ):
             return self.engine(family)
         if at:
@@ -309,7 +308,8 @@ class Catalog:
                     for e in self.engines.values()
                     if e.versions and e.family == family
                 ]
-                raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
+                allowed = f"a version of {', '.join(known)}" if known else _only_version(self.engine(family))
+                raise InputError(f"engine: found {shorten(name)}; allowed: {allowed}")
             refuse_far(self.engines.values(), dated.family, version)
             return at_release(dated, version)
         exact = self._engines.stem(name)
@@ -729,6 +729,12 @@ def _usual_first(names: list[str], every: list[str]) -> list[str]:
     copies = {one: sum(one in other for other in every) - 1 for one in names}
     is_copy = {one: any(other in one for other in every if other != one) for one in names}
     return sorted(names, key=lambda one: (is_copy[one], -copies[one], len(_words(one)), len(one)))
+
+
+def _only_version(engine: Engine) -> str:
+    """The versions of an engine without a range of them."""
+    such = "a build, such as b9849, or " if engine.builds else ""
+    return f"{such}{engine.name} alone, which is {engine.version}"
 
 
 def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R:
