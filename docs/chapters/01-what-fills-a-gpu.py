@@ -176,6 +176,7 @@ bars(
     },
     limit_bytes=memory,
     limit_name="usable by a process",
+    label="Conversations × tokens",
 )
 
 # %% [markdown]

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Context × concurrency: what fills the KV cache
 #
-# The KV cache grows with the length of requests and with their number. If the requests need more memory than the cache has, some
-# of them wait. The number of users that fit therefore depends on the length of their requests.
+# The KV cache grows with the length of requests and with their number. If the requests need more memory than the GPU has for the
+# cache, some of them wait.
 #
 # ## Four times the length: how many requests still fit?
 #
-# A server holds at most 64 requests of 2K tokens. Then the requests grow to 8K tokens. How many requests fit now? What
+# A server has memory for 64 requests of 2K tokens each. If every request grows to 8K tokens, only a quarter of them fit. What
 # happens if the number of users doubles as well?
 
 # %% tags=["hide"]
@@ -39,7 +39,7 @@ from kvreport.book.chapter import (
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
 NAME = q.catalog.model(MODEL).name
-GiB, GB = 2**30, 10**9
+GiB = 2**30
 weights, memory, left = q.weights(MODEL), q.memory(GPU), room(q, MODEL, GPU)
 
 claim(weights, 16_060_522_496)
@@ -59,10 +59,10 @@ guess(
 )
 
 # %% [markdown]
-# ## One product with two directions
+# ## The cache is a product of three factors
 
 # %% tags=["hide"]
-formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
+formula("cache  =  bytes per token  ×  tokens per request  ×  requests")
 
 # %% [markdown]
 # ## Worked example: length and number multiply
@@ -73,7 +73,7 @@ formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 # %% tags=["hide"]
 constant, terms = cache_terms(q, MODEL)
 growth_grid(
-    f"KV cache of {NAME} in GiB, by tokens in each request (across) and concurrent requests (down)",
+    f"KV cache of {NAME} in GiB, by tokens per request (columns) and concurrent requests (rows)",
     contexts=[2048, 4096, 8192, 16384, 32768, 65536, 131072],
     requests=[1, 2, 4, 8, 16, 32, 64, 128, 256],
     constant=constant,
@@ -82,19 +82,20 @@ growth_grid(
 )
 
 # %% [markdown]
-# A step to the right or down doubles the cache. The next tables show one column and one row of the grid in detail.
+# Each step to the right or down doubles the cache. The next tables show the column of 2K tokens and the
+# row of eight requests.
 
 # %%
 rows = []
-for users in (1, 8, 32, 64, 128, 256, 512):
+for users in (1, 8, 32, 64, 128, 256):
     cache = users * q.kv_request(MODEL, tokens=2048)
     total = weights + cache
     verdict = "fits" if total <= memory else "exceeds memory"
-    rows.append([users, cache / GB, f"{total / GB:,.2f}", f"{total / memory:.1%}", verdict])
+    rows.append([users, cache / GiB, f"{total / GiB:,.2f}", f"{total / memory:.1%}", verdict])
 
 table(
-    "Cache of 1 to 512 requests of 2,048 tokens, in GB (10⁹ bytes)",
-    ["Requests", "Cache, GB", "With weights, GB", "Share of the memory", "Result"],
+    "KV cache of 1 to 256 requests of 2,048 tokens",
+    ["Requests", "KV cache, GiB", "With weights, GiB", "Share of GPU memory", "Result"],
     [[row[0], f"{row[1]:.2f}", *row[2:]] for row in rows],
 )
 
@@ -114,38 +115,38 @@ assert (
 # %% tags=["hide"]
 too_long = next((n for n in (2**k for k in range(9, 18)) if 8 * q.kv_request(MODEL, tokens=n) > left), 2**18)
 guess(
-    "Eight requests run at once. From which length, in K tokens, do they no longer fit? (Try 2, 4, 8, …)",
-    too_long / 1024,
-    unit="K tokens",
-    low=1,
-    high=1024,
-    why=f"Of {too_long / 1024:g}K, only {int(left // q.kv_request(MODEL, tokens=too_long))} fit.",
+    "Eight requests run at once, and their length doubles from 2,048 to 4,096 tokens, and so on. At what length do they no longer fit?",
+    too_long,
+    unit="tokens",
+    low=1024,
+    high=2**20,
+    why=f"At {too_long // 1024}K tokens, only {int(left // q.kv_request(MODEL, tokens=too_long))} of the eight requests fit.",
 )
 
 # %%
 rows = []
-for tokens in (1024, 2048, 8192, 16384, 32768, 65536, 131072):
+for tokens in (2048, 4096, 8192, 16384, 32768, 65536, 131072):
     eight = 8 * q.kv_request(MODEL, tokens=tokens)
     most = (memory - weights) // q.kv_request(MODEL, tokens=tokens)
-    fits = "fit" if weights + eight <= memory else "exceed memory"
-    rows.append([f"{tokens:,}", f"{eight / GB:.2f}", f"{(weights + eight) / memory:.1%}", fits, int(most)])
+    fits = "fits" if weights + eight <= memory else "exceeds memory"
+    rows.append([f"{tokens:,}", f"{eight / GiB:.2f}", f"{(weights + eight) / memory:.1%}", fits, int(most)])
 
 table(
-    "Cache of eight concurrent requests, and the maximum number that fits, by length",
+    "KV cache of eight concurrent requests, and the maximum number of requests, by length",
     [
-        "Tokens each",
-        "Cache of eight, GB",
-        "Share of the memory, with weights",
-        "Eight of them",
-        "Most that fit",
+        "Tokens per request",
+        "KV cache of eight requests, GiB",
+        "Share of GPU memory, with weights",
+        "Result",
+        "Maximum number of requests",
     ],
     rows,
 )
 
 # %% [markdown]
-# One request of 128K takes {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. Then the cache is
-# {{ 51.7% = kv_request("llama-3.1-8b", tokens=131072) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=131072)) }}
-# of the memory in use.
+# One request of 128K tokens takes {{ 16 GiB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. With
+# only this request, the cache is {{ 51.7% = kv_request("llama-3.1-8b", tokens=131072) / (weights("llama-3.1-8b") +
+# kv_request("llama-3.1-8b", tokens=131072)) }} of the memory in use.
 
 # %% tags=["hide"]
 assert weights + 8 * q.kv_request(MODEL, tokens=131072) > memory
@@ -154,18 +155,18 @@ claim((memory - weights) // q.kv_request(MODEL, tokens=131072), 4)
 # %% tags=["hide"]
 instrument(
     Instrument(
-        f"Overfill an {GPU} that runs {NAME}, then make everything fit again",
+        f"Exceed the memory of an {GPU} that runs {NAME}, then make everything fit again",
         (
             Slider("context", "Context per request (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"),
             Slider("number", "Concurrent requests", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 6),
-            Slider("format", "Bits of the cache", (8, 16), 1, "bits"),
+            Slider("format", "Cache precision", (8, 16), 1, "bits"),
         ),
         (
             Output("scale", "", "ratio", ("format", 16)),
             Output("plain", "", "all_requests_bytes", ("constant", "terms", "context", "number")),
             Output("cache", "KV cache", "product", ("plain", "scale"), "GiB.1"),
             Output("used", "With weights", "total", ("weights", "cache"), "GiB.1"),
-            Output("share", "Share of the memory", "ratio", ("used", "memory"), "%.0"),
+            Output("share", "Share of GPU memory", "ratio", ("used", "memory"), "%.0"),
             Output("state", "Result", "memory_state", ("used", "memory"), "words:fits|exceeds memory"),
         ),
         {"constant": constant, "terms": terms, "weights": weights, "memory": memory},
@@ -173,10 +174,8 @@ instrument(
         limit="memory",
         limit_label="GPU memory",
         goals=(
-            Goal("Overfill the memory with 64 requests by making them longer.", "state", 1),
-            Goal(
-                "Then move a single slider so that the cache fits again. Any of the three works.", "state", 0
-            ),
+            Goal("Exceed the memory with 64 requests by making them longer.", "state", 1),
+            Goal("Move a single slider so that the cache fits again. Any of the three works.", "state", 0),
         ),
         rows=((2, 6, 1), (5, 6, 1), (5, 6, 0), (5, 5, 1), (8, 2, 1)),
     )
@@ -193,7 +192,7 @@ ideal = [int((memory - weights) // q.kv_request(MODEL, tokens=n)) for n in conte
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
-    f"The memory limit of {NAME} on one {GPU}: with only the weights subtracted, and with vLLM's reserve.",
+    f"The memory limit of {NAME} on one {GPU}: with only the weights subtracted, and with vLLM's defaults.",
     x=contexts,
     lines={"only the weights subtracted": ideal, "vLLM's defaults (estimate)": engine},
     x_title="Context per request (tokens)",
@@ -204,17 +203,16 @@ curves(
 # %% [markdown]
 # ## A larger model
 #
-# In 16 bits, a token of Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }}. A request of 8,192 tokens takes
-# {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}, eight take
-# {{ 20 GiB = 8 * kv_request("llama-3.1-70b", tokens=8192) }} and sixteen
-# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}.
+# With a 16-bit cache, a token of Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }}. A request of 8,192
+# tokens takes {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}, eight take {{ 20 GiB = 8 * kv_request("llama-3.1-70b",
+# tokens=8192) }}, and sixteen take {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}.
 #
 # ## What happens when the cache is full: requests wait
 #
-# At start-up, an engine reserves memory for the cache, the *pool*, and divides it into *blocks* of tokens. If too few blocks are
-# free, new requests wait in a queue. If running requests need more blocks than the pool has, the engine *preempts* one of them:
-# it frees the blocks of this request and recomputes them later (see [PagedAttention](08-pages.py)). Users notice higher latency,
-# not an error. The chart shows an hour with a twenty-minute peak:
+# At start-up, an engine reserves memory for the cache (the *KV pool*) and divides it into *blocks* of tokens. If too few blocks
+# are free, new requests wait in a queue. If running requests need more blocks than the pool has, the engine *preempts* one of
+# them: it frees the blocks of this request and recomputes them later (see [PagedAttention](08-pages.py)). Users notice higher
+# latency, not an error. The chart shows a simulated hour with a twenty-minute peak:
 
 # %%
 HELD = q.fits(MODEL, GPU, tokens=8192)  # requests of 8K that run at once
@@ -229,7 +227,7 @@ for minute in minutes:
     running.append(served * STAY / 60)
     waiting.append(queue)
 curves(
-    f"The pool has room for {HELD} requests of 8K and is full from minute 20. The queue is empty only long after the peak.",
+    f"The pool has room for {HELD} requests of 8K tokens and is full from minute 20. The queue does not empty until long after the peak.",
     x=minutes,
     lines={"running": running, "waiting": waiting},
     x_title="Minute",
@@ -244,8 +242,8 @@ assert waiting[19] == 0 < waiting[40]
 claim(max(waiting), 20 * 0.3 * HELD / STAY * 60)
 
 # %% [markdown]
-# In the next drawing, the pool is small, and each running request needs one more block per second. The engine preempts the newest
-# request first.
+# In the next simulation, the pool is small, and each running request needs one more block per second. The engine preempts the
+# newest request first.
 
 # %%
 POOL, PROMPT, ANSWER, SECONDS = 96, 8, 16, 90  # blocks, blocks, seconds of one block each, seconds
@@ -276,7 +274,7 @@ instrument(
         "Fill a pool, and watch requests wait and be preempted",
         (
             Slider("second", "Second", tuple(range(SECONDS + 1)), 0),
-            Slider("traffic", "A request arrives every", (0, 1, 2), 1, "words:4 s|3 s|2 s"),
+            Slider("traffic", "Time between arrivals", (0, 1, 2), 1, "words:4 s|3 s|2 s"),
         ),
         (
             Output("before", "", "product", ("traffic", SECONDS + 1)),
@@ -289,12 +287,12 @@ instrument(
         {"held": held, "running": running_now, "queued": queued, "preempted": preempted, "pool": POOL},
         bar=(("cache", "blocks in use", "blocks"),),
         limit="pool",
-        limit_label="the pool",
+        limit_label="pool",
         bar_form="count",
         time="second",
         goals=(
             Goal(
-                "Choose traffic that causes preemption, and find the second of the first preemption.",
+                "Choose a time between arrivals that causes preemption, and find the second in which the first preemption occurs.",
                 "gone",
                 1,
             ),
@@ -309,14 +307,14 @@ assert frames[SECONDS][2:] == (0, 0)  # one every four seconds: nobody waits
 assert frames[-1][3] > 0  # one every two seconds: preemptions
 
 # %% [markdown]
-# ## The same in 8 bits
+# ## A cache in 8 bits
 #
-# With FP8, a token of Llama 3.1 70B takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of
-# 1,000 tokens takes {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}. A request of {{ 10,000 tokens = 10000 }} takes
-# {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes
-# {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens each take
-# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 GB and 200 GB for the last
-# two cases, which are the values for [16 bits](../evidence/claims/index.md#s2-128000).
+# With an FP8 cache, a token of Llama 3.1 70B takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. A request of 1,000
+# tokens takes {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}. A request of {{ 10,000 tokens = 10000 }} takes {{
+# 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, and a request of {{ 128,000 tokens = 128000 }} takes {{ 20.97 GB =
+# kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens each take {{ 104.9 GB = 5 *
+# kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. A published example gives 40 GB and 200 GB for the last two cases, which
+# are roughly [the values for 16 bits](../evidence/claims/index.md#s2-128000).
 #
 # With 8-bit weights and a 16-bit cache, the model fits on one H200, and the cache fills the remaining memory:
 
@@ -325,7 +323,7 @@ claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
 bars(
     "Llama 3.1 70B with 8-bit weights, a 16-bit cache and requests of 8K tokens, compared with the memory of one H200.",
     {
-        f"{n} at once": {
+        f"{n} request{'s' if n > 1 else ''}": {
             "weights": ("weights", q.weights("llama-3.1-70b", "fp8")),
             "cache": ("KV cache", n * q.kv_request("llama-3.1-70b", tokens=8192)),
         }
@@ -333,13 +331,14 @@ bars(
     },
     limit_bytes=q.memory("H200"),
     limit_name="one H200",
+    label="Concurrent requests",
 )
 
 # %% [markdown]
 # ## A published experiment, recomputed
 #
-# A published experiment ran Qwen2.5 7B on an H100, without a serving engine, for 1, 8, 32 and 64 users with 2,048 tokens
-# each. How much of the measured memory does the formula explain?
+# A published experiment ran Qwen2.5 7B on an H100, without a serving engine, for 1, 8, 32 and 64 users with 2,048 tokens each.
+# The next table compares the measured memory with the computed weights and cache.
 
 # %% tags=["hide"]
 QWEN = "Qwen/Qwen2.5-7B"
@@ -350,7 +349,7 @@ choose(
         "The KV cache",
         f"The cache takes {64 * q.kv_request(QWEN, tokens=2048) / GiB:.0f} GiB, half as much as the weights.",
     ),
-    right("Attention scores", "The framework stored the attention scores between all pairs of tokens."),
+    right("Attention scores", "The framework stored an attention score for every pair of tokens."),
 )
 
 # %%
@@ -363,14 +362,14 @@ for users, total in MEASURED_GIB.items():
     rows.append([users, q.weights(QWEN) / GiB, held, total, rest, scores])
 
 table(
-    "Computed and measured, GiB",
+    "Measured memory, compared with the computed weights and cache, in GiB",
     [
         "Users",
-        "Weights",
-        "Cache",
-        "Measured total",
-        "Measured, not explained",
-        "Scores of one layer, computed",
+        "Weights, computed",
+        "KV cache, computed",
+        "Total, measured",
+        "Not explained by weights and cache",
+        "Attention scores of one layer, computed",
     ],
     rows,
 )
@@ -382,7 +381,7 @@ assert all(row[4] > row[2] for row in rows)
 
 # %% tags=["hide"]
 bars(
-    "Computed memory for one user and 64 users at 2K, as in the experiment, and for seven users at 128K. The scores are those of one layer.",
+    "Computed memory for 1 and 64 users with 2K tokens each, as in the experiment, and for 7 users with 128K tokens each. The attention scores are those of one layer.",
     {
         "1 × 2K": {
             "weights": ("weights", q.weights(QWEN)),
@@ -400,26 +399,25 @@ bars(
     },
     limit_bytes=memory,
     limit_name=f"one {GPU}",
+    label="Users × tokens",
 )
 
 # %% [markdown]
 # In each layer, the framework stored a 2,048 by 2,048 matrix of attention scores for each head and user. For 64 users, the
-# matrices of one layer take {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }}. (The publication gives 29 GB,
-# [nearly twice as much](../evidence/claims/index.md#s5-scores).) Engines compute the scores in small pieces
+# matrices of one layer take {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }}. The publication gives 29 GB, [nearly twice as
+# much](../evidence/claims/index.md#s5-scores). Engines compute the scores in small pieces
 # ([FlashAttention](https://arxiv.org/abs/2205.14135)) and never store these matrices.
 
 # %% tags=["hide"]
 takeaway(
-    "Ask three questions before sizing anything: how long can a request be, how many are in flight at the peak, and how many bits "
-    "does the cache use? Add the weights to get the minimum memory."
+    "Before you size a deployment, ask three questions: how long can a request be, how many requests run at the peak, and how many bits does the cache use? Add the weights to get the minimum memory."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - Few requests reach the maximum length, so more requests fit than calculated here. See
-#   [PagedAttention](08-pages.py).
-# - Latency also limits the number of requests. See [prefill and decode](09-prefill-and-decode.py).
+# - Few requests reach the maximum length, so more requests fit than calculated here (see [PagedAttention](08-pages.py)).
+# - Latency also limits the number of requests (see [prefill and decode](09-prefill-and-decode.py)).
 #
 # ## Exercises
 
@@ -430,9 +428,9 @@ exercise(
     "**1.** Qwen2.5 7B serves 64 users with 2K tokens each. How many GiB does the cache take?",
     held / GiB,
     unit="GiB",
-    solution=f"{held / GiB:g} GiB, half of the {q.weights(QWEN) / GiB:.1f} GiB of weights. One user's cache is "
-    f"{held / 64 / memory:.2%} of the GPU memory.",
-    traps={49.0: "This multiplies by all 28 heads. Only the 4 KV heads are stored."},
+    solution=f"Each user's cache takes {held / 64 / 2**20:g} MiB. The 64 caches take half as much memory as the "
+    f"weights ({q.weights(QWEN) / GiB:.1f} GiB).",
+    traps={49.0: "This is the result for all 28 query heads. Only the 4 KV heads are stored."},
 )
 
 # %% tags=["hide"]
@@ -456,7 +454,7 @@ exercise(
 fold(
     "Explain to a colleague: why does a server that answered instantly all morning keep people waiting at noon?",
     "The cache is bytes per token × tokens × requests. At noon, requests are longer, and more of them arrive. The two "
-    "factors multiply. The pool is full, so requests wait or are preempted. Nothing crashes.",
+    "factors multiply. When the pool is full, requests wait or are preempted. The server does not crash.",
 )
 
 # %% tags=["hide"]
@@ -465,9 +463,9 @@ quiz(
         "What does “weights are a fixed cost, the KV cache is shaped by traffic” mean?",
         right(
             "Weights do not change with load, but the cache grows with tokens and requests",
-            "The server loads weights once.",
+            "The server loads the weights once.",
         ),
-        wrong("Both grow while the server runs", "Weights never grow."),
+        wrong("Both grow while the server runs", "The weights keep their size. Only the cache grows."),
         wrong(
             "The cache is fixed because the engine reserves it",
             "The pool is fixed, but the part that traffic uses is not.",
@@ -477,7 +475,7 @@ quiz(
         "Interview question: why plan for concurrency and not only for context length?",
         wrong(
             "Requests share one cache, so only the longest request matters",
-            "This is the common wrong answer. Unrelated requests share nothing.",
+            "Requests share the memory, but each one stores its own keys and values.",
         ),
         right("Every active request has its own keys and values", "Concurrency multiplies the cache."),
         wrong(
@@ -486,12 +484,12 @@ quiz(
         ),
     ),
     item(
-        "On axes in powers of two, what does the memory boundary look like?",
-        right("A straight line downwards", "On this line, length times number is constant."),
-        wrong("A horizontal line", "That would mean that length does not matter."),
+        "On logarithmic axes, what does the memory limit look like?",
+        right("A straight line downwards", "On this line, the product of length and number is constant."),
+        wrong("A horizontal line", "A horizontal line would mean that the length does not matter."),
         wrong(
             "A curve that flattens out",
-            "The boundary is a curve on linear axes, but a straight line on logarithmic axes.",
+            "The limit is a curve on linear axes, but a straight line on logarithmic axes.",
         ),
     ),
 )
@@ -503,5 +501,5 @@ quiz(
 #   [four users of 128K in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0),
 #   then make the requests shorter
 # - [MHA, GQA, MQA](04-sharing-heads.py): less cache per token
-# - [Llama 3.1 8B](../models/meta-llama--Llama-3.1-8B-Instruct/index.md) and [H100](../gpus/h100-sxm-80gb/index.md) in all
-#   combinations
+# - [Llama 3.1 8B on other GPUs](../models/meta-llama--Llama-3.1-8B-Instruct/index.md) and [other models on an
+#   H100](../gpus/h100-sxm-80gb/index.md)

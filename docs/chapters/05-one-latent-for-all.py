@@ -175,6 +175,7 @@ bars(
     },
     limit_bytes=q.memory("H200"),
     limit_name="one H200",
+    label="Model",
 )
 
 # %% [markdown]

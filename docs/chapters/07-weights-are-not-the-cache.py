@@ -213,6 +213,7 @@ bars(
     },
     limit_bytes=q.memory("rtx-4090"),
     limit_name="usable by a process",
+    label="Format of weights, of cache",
 )
 
 # %% [markdown]

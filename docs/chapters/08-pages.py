@@ -185,6 +185,7 @@ bars(
         }
         for name, reserved in (("maximum length", 4096), ("blocks of 256", 768), ("blocks of 16", 704))
     },
+    label="Reservation",
 )
 
 # %% [markdown]

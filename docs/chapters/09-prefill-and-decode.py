@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Prefill and decode: compute-bound and memory-bound
 #
-# Memory determines how many requests *fit*, and time determines how many are *served*. A model works in two phases that stress
-# different parts of the GPU. The KV cache connects them.
+# Memory determines how many requests *fit*, and speed determines how many are *served* per second. A model works in two phases
+# that stress different parts of the GPU: its compute units and its memory bandwidth.
 #
 # ## What limits a GPU that serves one user?
 #
-# An H100 can do up to {{ 989 TFLOP/s = peak("H100") }}, counted in multiplications and additions of 16-bit numbers. For a single
-# user, the same GPU produces only a few hundred tokens per second. What is the limit?
+# An H100 can do up to {{ 989 TFLOP/s = peak("H100") }} with 16-bit numbers. For a single user, the same GPU generates only a few
+# hundred tokens per second. What limits the speed?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -53,22 +53,21 @@ guess(
     unit="tokens/s",
     low=1,
     high=1_000_000,
-    why="For each token, the GPU must read the cache once, and all weights except the embedding once. The bound is about "
-    f"{0.75 * alone:.0f} words a second, which uses "
-    f"{used:.2%} of the operations that the GPU could do.",
+    why="For each token, the GPU must read the cache and all weights except the embedding once. The bound is about "
+    f"{0.75 * alone:.0f} words per second. At that speed, the GPU performs only {used:.2%} of the operations that it could.",
 )
 
 # %% [markdown]
 # ## Two phases
 #
-# **Prefill** reads the prompt. All its tokens are known, so the model processes them together. Each weight is read from memory
-# once and used for every token, which keeps the compute units busy.
+# **Prefill** processes the prompt. All its tokens are known, so the model processes them together. Each weight is read from
+# memory once and used for every token, which keeps the compute units busy.
 #
-# **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a
-# single token of each request. The memory bandwidth is saturated, and the compute units wait.
+# **Decode** generates the answer one token at a time, because each token depends on the one before. In each step, every weight is
+# read for only one token of each request. The memory bandwidth is saturated, and the compute units wait.
 #
 # Several requests can decode together, so that one read of the weights serves all of them. The cache of each request is still
-# read for that request alone.
+# read only for that request.
 
 # %% tags=["hide"]
 drawings.phases(
@@ -76,17 +75,18 @@ drawings.phases(
 )
 
 # %% [markdown]
-# ## A step takes the longer of reading and computing
+# ## The longer of reading and computing sets the time of a step
 
 # %% tags=["hide"]
 formula(
     "time of a step  ≥  the longer of",
-    "    bytes read / bandwidth          weights once, and every request's cache",
+    "    bytes read / bandwidth          the weights once, and every request's cache",
     "    operations / peak rate          2 per parameter and token, and attention",
 )
 
 # %% [markdown]
-# These times are lower bounds (the *roofline*). No server is faster, and good servers come within a factor of two.
+# This lower bound is called the *roofline*. No server is faster, and the times of good servers are within a factor of two of the
+# bound.
 #
 # Compute is the limit if a step needs more operations per byte than the ratio of the GPU's two rates. For an H100 in 16 bits,
 # this ratio is
@@ -95,13 +95,13 @@ formula(
 
 # %% tags=["hide"]
 guess(
-    "How many tokens must share one read of the weights before compute is the limit?",
+    "How many tokens must share one read of the weights before compute becomes the limit?",
     q.knee(MODEL, GPU),
     unit="tokens",
     low=1,
     high=100_000,
-    why="The number is about the same as the operations per byte. A prompt of 37 tokens is too short, and a prompt of "
-    "2,000 tokens is long enough.",
+    why="The number of tokens is about the same as the number of operations per byte. A prompt of 37 tokens is too short, "
+    "and a prompt of 2,000 tokens is long enough.",
 )
 
 # %% tags=["hide"]
@@ -133,7 +133,7 @@ instrument(
         ),
         {"step": step},
         goals=(
-            Goal("Make compute the bottleneck. Short contexts help.", "side", 1),
+            Goal("Make compute the bottleneck. (Hint: use short contexts.)", "side", 1),
             Goal("Make memory bandwidth the bottleneck again without changing the batch.", "side", 0),
         ),
         rows=((0, 2), (3, 2), (5, 2), (7, 2), (7, 4), (9, 0)),
@@ -143,18 +143,18 @@ instrument(
 # %% [markdown]
 # ## Worked example: a framework far above its bound
 #
-# A published experiment ran Qwen2.5 7B on an H100 in a framework not made for serving. The model read a prompt of 37 tokens and
-# then wrote one token at a time.
+# A published experiment ran Qwen2.5 7B on an H100 in a framework not made for serving. The model processed a prompt of 37 tokens
+# and then generated one token at a time.
 
 # %%
 MEASURED = {
-    "reading 37 tokens": (719.0, q.prefill_time("Qwen/Qwen2.5-7B", GPU, tokens=37)),
-    "writing one token": (476.0, q.decode_time("Qwen/Qwen2.5-7B", GPU, tokens=37)),
+    "prefill of 37 tokens": (719.0, q.prefill_time("Qwen/Qwen2.5-7B", GPU, tokens=37)),
+    "decode of one token": (476.0, q.decode_time("Qwen/Qwen2.5-7B", GPU, tokens=37)),
 }
 
 table(
     "Measured times and lower bounds",
-    ["Step", "Measured, ms", "Bound, ms", "Times the bound"],
+    ["Step", "Measured, ms", "Bound, ms", "Measured ÷ bound"],
     [[name, measured, 1e3 * bound, measured / 1e3 / bound] for name, (measured, bound) in MEASURED.items()],
 )
 
@@ -166,11 +166,10 @@ claim(
     within=0.01,
 )
 # %% [markdown]
-# Reading 37 tokens and writing one have the *same* bound, because both read the weights once, and 37 tokens are too few to
-# make compute the limit. In the experiment, both took more than a hundred times as long as the bound. The limit of that run
-# was not the GPU but the framework's work between the steps. The author's conclusion, that compute limits prefill and
-# bandwidth limits decode, is right for longer prompts and optimized engines
-# ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
+# Both steps have the *same* bound, because both read the weights once, and 37 tokens are too few to make compute the limit. In
+# the experiment, both took more than a hundred times as long as the bound. That run was limited not by the GPU but by the
+# framework's work between the steps. The author's conclusion, that compute limits prefill and bandwidth limits decode, is right
+# for longer prompts and optimized engines (see [the review of this claim](../evidence/claims/index.md#s5-e5-compute)).
 #
 # ## More requests make each step slower
 
@@ -178,7 +177,7 @@ claim(
 one, many = (q.decode_time(MODEL, GPU, batch=b, tokens=2048) for b in (1, 128))
 claim(many / one, 3.2, within=0.03)
 guess(
-    "128 requests of 2K decode together instead of one. How many times as long does a step take?",
+    "128 requests of 2K tokens decode together instead of one. By what factor does a step become slower?",
     many / one,
     unit="times",
     low=1,
@@ -193,7 +192,13 @@ guess(
 batches = [1, 8, 32, 64, 128, 256]
 table(
     f"Minimum time between two tokens of an answer, in ms: {NAME} on an {GPU}",
-    ["Requests", "2K each", "8K each", "32K each", "Tokens per second, all at 2K"],
+    [
+        "Requests",
+        "2K tokens each",
+        "8K tokens each",
+        "32K tokens each",
+        "Tokens per second of all requests, at 2K tokens each",
+    ],
     [
         [
             b,
@@ -207,11 +212,11 @@ table(
 # %% tags=["hide"]
 assert q.decode_time(MODEL, GPU, batch=8, tokens=2048) < 1.2 * q.decode_time(MODEL, GPU, batch=1, tokens=2048)
 curves(
-    "Time per output token by batch size. The first requests add almost no time, because all requests share the reading "
-    "of the weights. With more requests, reading their caches takes longer.",
+    "Time per output token by batch size. The first requests add almost no time, because all requests share one read of "
+    "the weights. With more requests, reading the caches takes longer than reading the weights.",
     x=[1, 2, 4, 8, 16, 32, 64, 128, 256],
     lines={
-        f"{n // 1024}K each": [
+        f"{n // 1024}K tokens each": [
             1e3 * q.decode_time(MODEL, GPU, batch=b, tokens=n) for b in (1, 2, 4, 8, 16, 32, 64, 128, 256)
         ]
         for n in (2048, 8192, 32768)
@@ -223,8 +228,8 @@ curves(
 )
 
 # %% [markdown]
-# At 32K tokens, the caches of a few requests are larger than the weights and take longer to read. The cache therefore determines
-# both how many requests fit and how fast they run.
+# At 32K tokens, the caches of only a few requests are larger than the weights and take longer to read. The cache therefore
+# determines both how many requests fit and how fast they run.
 #
 # ## Where to invest: memory or bandwidth?
 #
@@ -245,14 +250,14 @@ def rate(requests: int, kv: str | None = None, faster: float = 1.0) -> float:
 more_fit = int((pool + 0.1 * q.memory(GPU) * q.share(MODEL, GPU)) // each)
 fp8_fit = q.fits(MODEL, GPU, tokens=TOKENS, kv="fp8")
 invest = [
-    ["as it is", base_fit, rate(base_fit)],
+    ["no change", base_fit, rate(base_fit)],
     ["10% more memory", more_fit, rate(more_fit)],
     ["10% more bandwidth", base_fit, rate(base_fit, faster=1.1)],
-    ["an FP8 cache", fp8_fit, rate(fp8_fit, "fp8")],
+    ["FP8 cache", fp8_fit, rate(fp8_fit, "fp8")],
 ]
 table(
-    f"Sensitivity: {NAME} on an {GPU} with as many requests of 8K as fit in memory",
-    ["Change", "Requests", "Tokens per second, at most", "Throughput gained"],
+    f"Sensitivity: {NAME} on an {GPU} with as many requests of 8K tokens as fit in memory",
+    ["Change", "Requests", "Maximum tokens per second", "Gain in throughput"],
     [[name, fit, speed, f"{speed / invest[0][2] - 1:+.0%}"] for name, fit, speed in invest],
 )
 
@@ -261,8 +266,8 @@ assert invest[1][1] > base_fit
 assert invest[3][2] > invest[2][2] > invest[1][2]
 
 # %% [markdown]
-# More memory admits more requests, but each step then reads more cache, so throughput hardly moves. More bandwidth speeds up every step but
-# admits no more requests. An FP8 cache does both, because it halves the bytes that are stored and read.
+# More memory admits more requests, but each step then reads more cache, so throughput hardly increases. More bandwidth speeds up
+# every step but admits no more requests. An FP8 cache does both, because it halves the cache bytes that are stored and read.
 #
 # ## What the cache saves
 
@@ -272,27 +277,27 @@ with_cache = q.prefill_time(MODEL, GPU, tokens=2000) + sum(
 )
 without = sum(q.prefill_time(MODEL, GPU, tokens=2000 + n) for n in range(500))
 table(
-    "Bounds for a prompt of 2,000 tokens and an answer of 500",
-    ["Method", "Seconds"],
-    [["with the cache", with_cache], ["without it", without], ["times as long", without / with_cache]],
+    "Lower bounds for a prompt of 2,000 tokens and an answer of 500 tokens",
+    ["Method", "Time, s", "Relative time"],
+    [["with the KV cache", with_cache, "1.00"], ["without a KV cache", without, without / with_cache]],
 )
 
 # %% [markdown]
-# Without the cache, the model would read the whole text again for every token.
+# Without the cache, the model would process the whole text again for every token.
 
 # %% tags=["hide"]
 takeaway(
-    "Reading long prompts is compute-bound, and writing is memory-bound. Batching shares the weights, not the caches. "
+    "Prefill of long prompts is compute-bound, and decode is memory-bound. In a batch, requests share the reads of the weights, but not of the caches. "
     "The two phases stress different resources, so large services often run prefill and decode on separate groups of GPUs."
 )
 
 # %% [markdown]
 # ## Limitations
 #
-# - The bounds ignore the work between steps. Engines record CUDA graphs to shorten this work.
-# - While the model reads a prompt, other requests wait. Engines therefore divide long prompts into chunks and mix them with decode
-#   steps. Some deployments use separate GPUs for each phase. See
-#   [how many prefill GPUs per decode GPU?](../questions/prefill-decode-ratio.md)
+# - The bounds ignore the work between steps, which engines shorten with CUDA graphs.
+# - While the model processes a prompt, other requests wait. Engines therefore divide long prompts into chunks and mix them with
+#   decode steps. Others run each phase on separate GPUs (see [“How many prefill GPUs per decode
+#   GPU?”](../questions/prefill-decode-ratio.md)).
 #
 # ## Exercises
 
@@ -301,12 +306,11 @@ batch = max(b for b in range(1, 400) if q.decode_time(MODEL, GPU, batch=b, token
 fit = int(left // q.kv_request(MODEL, tokens=8192))
 assert batch > fit
 exercise(
-    f"**1.** A user needs 20 tokens per second. According to the bound, how many requests of 8K can one {GPU} decode together?",
+    f"**1.** A user needs 20 tokens per second. According to the bound, how many requests of 8K tokens can one {GPU} decode together?",
     batch,
     unit="requests",
     within=0.05,
-    solution=f"A step may take 50 ms. In memory, {fit} requests fit (only weights subtracted), so the limit here is "
-    f"{'memory, not time' if fit < batch else 'time, not memory'}.",
+    solution=f"Each step may take at most 50 ms. With only the weights subtracted, {fit} requests fit in memory, so the limit here is {'memory, not time' if fit < batch else 'time, not memory'}.",
     traps={float(fit): "This is the number that fits in memory. The question is about time."},
 )
 
@@ -314,14 +318,13 @@ exercise(
 long, short = q.prefill_time(MODEL, GPU, tokens=131072), q.prefill_time(MODEL, GPU, tokens=8192)
 assert long / short > 20
 exercise(
-    "**2.** According to the bound, how many times as long as a prompt of 8K does a prompt of 128K take?",
+    "**2.** According to the bound, by what factor does prefill take longer for a prompt of 128K tokens than for one of 8K?",
     long / short,
     unit="times",
     within=0.1,
-    solution=f"The bounds are {long:.1f} s and {short:.2f} s, for sixteen times the tokens. Every token attends to all "
-    "tokens before it, so this part of the work "
-    "grows with the square.",
-    traps={16.0: "The attention part grows with the square of the length."},
+    solution=f"The bounds are {long:.2f} s and {short:.4f} s, for sixteen times the tokens. Every token attends to all "
+    "tokens before it, so the attention part of the work grows with the square of the length.",
+    traps={16.0: "This factor ignores the attention part, which grows with the square of the length."},
 )
 
 # %% [markdown]
@@ -329,9 +332,8 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "Explain to a colleague: why is serving a single user slow and expensive?",
-    "Each step reads all weights, whether for one request or for a hundred. A single user needs only a small part of the "
-    "compute. A batch shares the cost of reading the weights until its caches fill the memory.",
+    "Explain to a colleague: why is serving a single user inefficient and expensive?",
+    "Each step reads all weights, whether for one request or for a hundred. A single user needs only a small part of the GPU's compute. In a batch, many requests share the cost of reading the weights. The batch can grow until the caches fill the memory.",
 )
 
 # %% tags=["hide"]
@@ -342,26 +344,33 @@ quiz(
             "Compute for long prompts, memory bandwidth for decode",
             "Prefill uses every weight for many tokens, and decode uses it for few.",
         ),
-        wrong("Memory bandwidth for both", "A long prompt shares each reading over thousands of tokens."),
+        wrong(
+            "Memory bandwidth for both",
+            "In a long prompt, thousands of tokens share each read of the weights, so compute limits prefill.",
+        ),
         wrong(
             "Compute for both",
-            "This is the common wrong answer. One user needs less than one percent of the compute.",
+            "In decode, one user needs less than one percent of the GPU's compute.",
         ),
     ),
     item(
         "Why do the first few requests in a batch cost almost nothing?",
-        wrong("Their caches are shared", "Unrelated requests share nothing."),
-        right("The weights are read once for all of them", "Only their own caches are added."),
-        wrong("The engine runs them one after another", "They are computed in the same step."),
+        wrong("Their caches are shared", "Each request has its own cache. Only the weights are shared."),
+        right("The weights are read once for all of them", "Each request adds only a read of its own cache."),
+        wrong(
+            "The engine runs them one after another", "All requests of a batch are computed in the same step."
+        ),
     ),
     item(
-        "TTFT and TPOT are …",
+        "What are TTFT and TPOT?",
         right(
-            "time to first token (mostly prefill) and time per output token (one decode step)",
-            "Time in the queue adds to the first.",
+            "Time to first token (mostly prefill) and time per output token (one decode step)",
+            "Time in the queue is part of the time to first token.",
         ),
-        wrong("two names for latency", "The two times have different causes and different remedies."),
-        wrong("throughput figures", "Throughput is tokens per second over all requests."),
+        wrong(
+            "Two names for the same latency", "The two times have different causes and different remedies."
+        ),
+        wrong("Measures of throughput", "Throughput is the number of tokens per second of all requests."),
     ),
 )
 

@@ -244,6 +244,7 @@ bars(
     },
     limit_bytes=2 * q.memory("H100"),
     limit_name="two H100s",
+    label="Length of each request",
 )
 
 # %% [markdown]

@@ -92,6 +92,7 @@ bars(
     },
     limit_bytes=79.18 * 0.95 * GiB,
     limit_name="0.95",
+    label="GPU",
 )
 
 # %% [markdown]

@@ -1,17 +1,18 @@
 # %% [markdown]
 # # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 ({{ 6.9% = 829
-# / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. The excluded requests contain a third
-# of all prompt tokens. For this model, [the traffic page](../traffic/index.md) excludes the same requests.
+# This chapter replays recorded requests of a chat assistant on Qwen2.5 7B. The replay excludes 829 of 12,031 ({{ 6.9% =
+# 829 / 12031 }}), because their prompts exceed the model's limit of 32,768 tokens. The excluded requests contain a third of all
+# prompt tokens.
 #
-# A figure such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
+# A capacity such as "52 requests of 8K tokens" assumes that all requests have the same length, share no prefix and never pause.
 # In real traffic, lengths vary widely, prompts repeat earlier prompts, and conversations pause.
 #
 # ## What share of the prompts does one GPU's cache supply?
 #
 # The prompts of a chat assistant repeat earlier prompts: the same system prompt, and the same conversation one turn later. An
-# unlimited cache would supply more than a third of all prompt tokens. How much of this share does one GPU's cache supply?
+# unlimited cache would supply more than a third of all prompt tokens. The cache of one GPU is too small to keep most of them
+# until they are needed again.
 
 # %% tags=["hide"]
 from statistics import fmean
@@ -104,22 +105,22 @@ table(
 )
 
 # %% [markdown]
-# The pool divided by the mean length is the average number of requests that fit. When several long requests run at once,
-# blocks run out while answers grow. The engine then preempts the request admitted last and recomputes it later
-# ([PagedAttention](08-pages.py)).
+# The pool divided by the mean length is the average number of requests that fit. When several long requests run at once, the pool
+# can run out of free blocks while the answers grow. The engine then preempts the request admitted last and recomputes it later
+# (see [PagedAttention](08-pages.py)).
 #
 # ## Hit rates have several definitions
 #
 # The leading blocks of a prompt that are still cached are *hits*. The hit rate of a trace depends on the definition. The table
-# shows hit rates of the synthetic trace with a cache that evicts nothing:
+# shows the hit rate of the synthetic trace, in a cache that evicts nothing, under five definitions:
 
 # %%
 synthetic = reuse(traces["mooncake-synthetic"])
 unlimited = hit_counts(synthetic, None)
 half = hit_counts(synthetic, None, warmup=0.5)
 table(
-    "Hit rates of one trace with one cache, by definition",
-    ["Definition", "All requests", "Last half"],
+    "Hit rate of the synthetic trace with an unlimited cache, by definition",
+    ["Definition", "All requests", "Second half of the requests"],
     [[text, f"{unlimited.rate(name):.1%}", f"{half.rate(name):.1%}"] for name, text in DEFINITIONS.items()],
 )
 
@@ -127,29 +128,29 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The [Mooncake paper](https://arxiv.org/abs/2407.00079) reports 66% for this trace, as do the third and the fourth row. From here on, the hit rate is
-# hit tokens divided by prompt tokens.
+# The [Mooncake paper](https://arxiv.org/abs/2407.00079) reports 66% for this trace, which agrees with the third and fourth
+# definitions. From here on, the hit rate is hit tokens divided by prompt tokens.
 #
 # ## A block is a hit if its reuse distance fits in the cache
 #
-# List all blocks by their last use, with the most recent first. Blocks of one request follow each other from its beginning to its
-# end. When a block is needed again, its *reuse distance* is the number of blocks before it.
+# Think of a list of all blocks, in which the most recently used block comes first. When a block is needed again, its *reuse
+# distance* is the number of blocks before it in the list.
 
 # %% tags=["hide"]
 formula(
-    "a block hits  if  its reuse distance  <  blocks that the cache holds",
-    "hit rate(size)  =  tokens of blocks with a distance below the size  /  prompt tokens",
+    "a block is a hit  if  its reuse distance  <  blocks that the cache holds",
+    "hit rate(size)  =  tokens of blocks with a reuse distance below the size  /  prompt tokens",
 )
 
 # %% [markdown]
-# This rule describes the LRU policy, which evicts the least recently used block. Reuse distances do not depend on the size of the
+# This rule holds for the LRU policy, which evicts the least recently used block. Reuse distances do not depend on the size of the
 # cache, so one pass over a trace gives the hit rate for every size.
 #
 # ## Worked example: hit rate by cache size
 
 # %% tags=["hide"]
 guess(
-    "How many GiB of KV cache would it take to reach a hit rate of 30%?",
+    "How many GiB of KV cache are needed to reach a hit rate of 30%?",
     (found.cache_bytes_for_hit_rate or found.curve[-1].cache_bytes) / GiB,
     unit="GiB",
     low=1,
@@ -161,7 +162,7 @@ guess(
 # %%
 table(
     f"Hit rate by size of the KV cache, for a chat assistant on {NAME}",
-    ["KV cache, GiB", "LRU", "Best possible"],
+    ["KV cache, GiB", "Hit rate, LRU", "Hit rate, best possible policy"],
     [
         [f"{point.cache_bytes / GiB:,.0f}", f"{point.lru:.1%}", f"{point.best:.1%}"]
         for point in found.curve[::3]
@@ -184,14 +185,14 @@ curves(
 )
 
 # %% [markdown]
-# The best possible policy knows the future: it evicts the block whose next use is furthest away, and does not store blocks that are never
-# needed again (Belady's policy). A better policy than LRU could gain at most the difference between the columns. Any further
-# gain needs more memory.
+# The best possible policy is *Belady's policy*. It knows the future, evicts the block whose next use is furthest away, and does
+# not store blocks that are never needed again. A better policy than LRU could gain at most the difference between the columns.
+# Any further gain needs more memory.
 #
 # ## Turns of a conversation
 #
-# Suppose that the cache evicts nothing and every turn adds the same number of tokens. In turn r + 1, r of the r + 1 parts are then
-# cached. For a conversation of R turns, the hit rate is (R − 1) / (R + 1):
+# Suppose that the cache evicts nothing and that every turn adds the same number of tokens. The prompt of turn r + 1 then consists
+# of r + 1 equal parts, and r of them are cached. For a conversation of R turns, the hit rate is (R − 1) / (R + 1):
 
 # %%
 PART = 64  # blocks of 16 tokens that every turn adds
@@ -214,7 +215,7 @@ def conversation(turns, clients=20):
 rates = {turns: hit_counts(reuse(conversation(turns)), None).rate() for turns in (1, 2, 4, 8, 16)}
 table(
     "Hit rate of twenty growing conversations without eviction, by number of turns",
-    ["Turns", "Replayed", "(R − 1) / (R + 1)"],
+    ["Turns", "Hit rate, replayed", "Hit rate, (R − 1) / (R + 1)"],
     [[turns, f"{rate:.4f}", f"{(turns - 1) / (turns + 1):.4f}"] for turns, rate in rates.items()],
 )
 
@@ -222,14 +223,13 @@ table(
 for turns, rate in rates.items():
     assert abs(rate - (turns - 1) / (turns + 1)) < 1e-12
 # %% [markdown]
-# In long conversations, the hit rate approaches one. Agents depend on the cache, because they have sent almost all of each prompt
-# before.
+# In long conversations, the hit rate approaches 1. Agents depend on the cache, because almost all of each prompt was already part
+# of the previous one.
 #
 # ## Queues and preemptions
 #
-# For the next table, kvreport replays the chat trace with vLLM's scheduler and with step times from the
-# [roofline](09-prefill-and-decode.py). Requests arrive at twice the recorded speed, at the recorded speed, and at a fifth of
-# it:
+# For the next table, kvreport replays the chat trace with a model of vLLM's scheduler and with step times from the
+# [roofline](09-prefill-and-decode.py). Requests arrive at twice the recorded rate, at the recorded rate, and at a fifth of it:
 
 # %%
 runs = {
@@ -251,14 +251,14 @@ def line(speed):
 
 
 table(
-    f"One {GPU} under one hour of chat traffic, by speed of arrivals",
+    f"One {GPU} under one hour of chat traffic, by arrival rate",
     [
-        "Arrivals per recorded arrival",
-        "Running, mean",
-        "Waiting, max",
+        "Arrival rate (× recorded)",
+        "Running requests, mean",
+        "Waiting requests, maximum",
         "Wait, 95th percentile, s",
         "Preemptions",
-        "Idle context stays, s",
+        "Time that an idle context stays cached, median, s",
     ],
     [line(speed) for speed in runs],
 )
@@ -270,15 +270,14 @@ assert courses[2.0]["peak_waiting"] > 1000
 assert courses[1.0]["idle_lifetime_s"]["p50"] < 15
 assert 120 < courses[0.2]["idle_lifetime_s"]["p50"] < 240
 # %% [markdown]
-# At twice the speed, one GPU is too small, and the queue grows until the trace ends. At the recorded speed, the GPU keeps up,
-# but running requests hold nearly the whole pool, and an idle context is evicted after seconds. At a fifth of the speed, idle
-# contexts stay for minutes. If a conversation pauses for longer, its context must be computed again.
+# At twice the recorded rate, one GPU is too small, and the queue grows until the trace ends. At the recorded rate, the GPU keeps
+# up, but running requests hold nearly the whole pool, and an idle context is evicted within seconds. At a fifth of the rate, idle
+# contexts stay cached for minutes. If a conversation pauses for longer, its context must be computed again.
 #
 # ## Prompt caching and its time to live
 #
 # Hosted services sell prefix caching as *prompt caching*. Cached tokens cost less until their *time to live* (TTL) ends. A coding
-# session is cheap while you work but expensive to resume the next day, because the whole context is computed again. How much
-# GPU time does this take?
+# session is cheap while you work but expensive to resume the next day, because the whole context is computed again.
 
 # %% tags=["hide"]
 llama = kvreport.estimate(
@@ -289,19 +288,19 @@ choose(
     "An engine evicts idle blocks after a TTL of five minutes. Does this TTL guarantee that a context stays cached for five minutes?",
     wrong(
         "Yes: that is its definition",
-        "This is the common wrong answer. Nothing is reserved for an idle context.",
+        "No memory is reserved for an idle context, so other requests can evict it before the TTL ends.",
     ),
     right(
         "No: it can be evicted much earlier",
         "A TTL only removes blocks that would otherwise stay in memory. Under load, blocks are evicted before the TTL ends.",
     ),
-    wrong("Only with host memory", "Host memory helps, but its blocks are evicted as well."),
+    wrong("Only with system memory", "System memory holds more blocks, but its blocks are evicted as well."),
 )
 
 # %% tags=["hide"]
 fold(
     "The cost of resuming a session of 128K tokens",
-    f"Llama 3.1 70B, with weights and cache in FP8, on four H200s prefills 128K tokens in at least {reading:.1f} s. During that time, no other "
+    f"On four H200s, Llama 3.1 70B with weights and cache in FP8 prefills 128K tokens in at least {reading:.1f} s. During that time, no other "
     "request decodes at full speed. "
     f"Keeping the context would occupy {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache on the four GPUs "
     "together for the whole pause.",
@@ -312,9 +311,9 @@ instrument(
     Instrument(
         "How many idle sessions stay cached? (Llama 3.1 70B, FP8, four H200s)",
         (
-            Slider("running", "Requests running", (4, 8, 16, 32, 64, 128), 3),
-            Slider("each", "Tokens of a running request", (2048, 8192, 16384, 32768), 1, "tokens"),
-            Slider("session", "Tokens of an idle session", (8192, 32768, 65536, 131072), 1, "tokens"),
+            Slider("running", "Running requests", (4, 8, 16, 32, 64, 128), 3),
+            Slider("each", "Tokens per running request", (2048, 8192, 16384, 32768), 1, "tokens"),
+            Slider("session", "Tokens per idle session", (8192, 32768, 65536, 131072), 1, "tokens"),
         ),
         (
             Output("one", "", "product", ("token", "each")),
@@ -331,10 +330,10 @@ instrument(
 )
 
 # %% [markdown]
-# ## The limiting pool
+# ## Two pools: the smaller one can limit the hit rate
 #
-# A model with sliding windows keeps two caches. If an engine has a separate pool for each cache, it can lose a prefix although
-# nearly all memory is free. The reason is that the window pool has room for the end of only a few contexts:
+# A model that mixes full and sliding-window attention has two caches. If an engine has a separate pool for each cache, it can
+# lose a prefix although nearly all memory is free. The window pool has room for the ends of only a few contexts:
 
 # %%
 agents = with_outputs(generate(Workload(sessions=150, turns=6, sessions_per_s=0.5, think_s=120)))
@@ -344,19 +343,19 @@ windows = [
     for size in sizes
 ]
 table(
-    "Hit rate with window pools of four sizes, next to a full-attention pool large enough for everything",
-    ["Tokens of the window pool", "Hit rate"],
+    "Hit rate by size of the window pool, next to a full-attention pool large enough for all contexts",
+    ["Window pool, tokens", "Hit rate"],
     [[f"{size:,}", f"{one.hit_rate:.1%}"] for size, one in zip(sizes, windows, strict=True)],
 )
 
 # %% tags=["hide"]
 assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 # %% [markdown]
-# ## Host memory
+# ## System memory as a second tier
 #
-# An engine can copy blocks to the host when a request ends. Host and GPU then store nearly the same blocks, and together they
-# reach the hit rate of the larger one. If the engine copies only evicted blocks, the two together reach the hit
-# rate of one cache with the sum of both sizes:
+# An engine can copy blocks to system memory when a request ends. System memory and GPU then store nearly the same blocks, and
+# together they reach the hit rate of the larger cache. If the engine copies only evicted blocks, the two together reach the hit
+# rate of one cache as large as both:
 
 # %%
 tiers = {
@@ -372,10 +371,10 @@ tiers = {
     for policy in ("write_through", "on_eviction")
 }
 table(
-    f"256 GiB of host memory next to one {GPU}",
-    ["Blocks are copied", "Hit rate"],
+    f"Hit rate of one {GPU} with 256 GiB of system memory for blocks",
+    ["When blocks are copied", "Hit rate"],
     [
-        ["never (no host memory)", f"{found.hit_rate:.1%}"],
+        ["never (no system memory)", f"{found.hit_rate:.1%}"],
         ["when a request ends", f"{tiers['write_through'].hit_rate_with_host:.1%}"],
         ["when they are evicted", f"{tiers['on_eviction'].hit_rate_with_host:.1%}"],
     ],
@@ -391,24 +390,23 @@ takeaway(
 # %% [markdown]
 # ## Limitations
 #
-# Step times are the roofline's bound divided by an efficiency, not a measurement. A trace names the blocks of prompts only. The tokens
-# that an answer adds to the cache are known only if the next prompt of the session repeats them. All other tokens of answers
-# count as unusable. The trace's blocks limit how finely prefixes can be distinguished. With several replicas, either each
-# replica gets whole sessions, or requests are assigned in turn. A router that looks for the longest cached prefix would do
-# better.
+# Step times are roofline bounds divided by an efficiency factor; they are not measured. A trace lists only the blocks of prompts.
+# The tokens that an answer adds to the cache are known only if the next prompt of the session repeats them. All other answer
+# tokens are counted as not reusable. The block size of the trace limits how finely prefixes can be distinguished. With several
+# replicas, requests are routed either by session or round-robin. A router that looks for the longest cached prefix would reach a
+# higher hit rate.
 #
 # ## Exercises
 
 # %% tags=["hide"]
 exercise(
-    "**1.** A cache has room for four contexts. Eight agents send requests in turn, again and again. What is the hit rate "
-    "under LRU, in percent?",
+    "**1.** A cache has room for four contexts. Eight agents send requests in a fixed order, again and again. What is the hit rate under LRU, in percent?",
     0,
     unit="%",
     solution="Before each agent's next turn, seven other agents send requests, so its context is evicted. The best policy "
     "would keep four of the eight contexts permanently.",
     traps={
-        50.0: "This is the hit rate of the best policy. LRU always evicts the context that is needed next."
+        50.0: "This is the hit rate of the best policy. LRU always evicts the context that is needed soonest."
     },
 )
 
@@ -417,8 +415,8 @@ exercise(
     "**2.** A conversation has 9 turns of equal size and nothing is evicted. What is its hit rate, in percent?",
     100 * 8 / 10,
     unit="%",
-    solution="(R − 1) / (R + 1) = 8 / 10.",
-    traps={100 * 8 / 9: "This is the rate of the last turn. The rates of earlier turns are lower."},
+    solution="For R = 9 turns, the hit rate is (R − 1) / (R + 1) = 8 / 10.",
+    traps={100 * 8 / 9: "This is the hit rate of the last turn. The hit rates of earlier turns are lower."},
 )
 
 # %% [markdown]
@@ -427,8 +425,7 @@ exercise(
 # %% tags=["hide"]
 fold(
     "Explain to a colleague: why is a session cheap to continue and costly to resume?",
-    "While you work, the session's blocks are in the prefix cache, and the GPU computes only the new tokens. After a "
-    "pause, other traffic has taken the blocks, and the whole context is prefilled again.",
+    "While you work, the session's blocks are in the prefix cache, and the GPU computes only the new tokens. After a long pause, other traffic has taken the blocks, and the GPU must compute the whole context again.",
 )
 
 # %% tags=["hide"]
@@ -437,28 +434,39 @@ quiz(
         "What determines whether a block is a hit under LRU?",
         right(
             "Its reuse distance compared with the size of the cache",
-            "The reuse distance is the number of other blocks used since the last use of a block.",
+            "The reuse distance is the number of different blocks used since the block's last use.",
         ),
-        wrong("The seconds since its last use", "Time matters only through the traffic in the meantime."),
-        wrong("Whether its session is still open", "Engines do not know sessions. They know blocks."),
+        wrong(
+            "The seconds since its last use",
+            "Time matters only through the traffic that arrives in the meantime.",
+        ),
+        wrong(
+            "Whether its session is still open",
+            "An engine manages blocks and does not know which session they belong to.",
+        ),
     ),
     item(
         "A vendor reports a hit rate of 86%. What should you ask?",
         wrong("On which GPU?", "The GPU matters less than the definition."),
         right(
-            "Of tokens or blocks, of all requests or after a warm-up, and on which traffic",
-            "One trace has many hit rates.",
+            "Is it a rate of tokens or blocks, of all requests or after a warm-up, and on which traffic?",
+            "The hit rate of one trace depends on its definition.",
         ),
-        wrong("Nothing: a hit rate is a hit rate", "This is the common wrong answer."),
+        wrong(
+            "Nothing: a hit rate is a hit rate",
+            "Without the definition and the traffic, hit rates cannot be compared.",
+        ),
     ),
     item(
         "How much reserved memory does an idle agent hold?",
         wrong(
             "Its whole context",
-            "This is the common wrong answer. Its blocks are cached, and can be evicted at any time.",
+            "Its blocks are cached but not reserved, so they can be evicted at any time.",
         ),
-        right("Nothing", "When a request ends, its blocks stay only until others need the room."),
-        wrong("One block", "Not even one block is reserved for it."),
+        right(
+            "None", "When a request ends, its blocks stay in memory only until other requests need the space."
+        ),
+        wrong("One block", "No block is reserved for an idle agent."),
     ),
 )
 

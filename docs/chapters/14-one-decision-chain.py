@@ -529,6 +529,7 @@ bars(
     },
     limit_bytes=share.total_bytes,
     limit_name=f"one {GPU}",
+    label="Configuration",
 )
 
 # %% tags=["hide"]

@@ -180,13 +180,14 @@ def bars(
     *,
     limit_bytes: float | None = None,
     limit_name: str = "",
+    label: str = "Case",
 ) -> Html:
-    """Draw stacked bars: for each, its parts as role (color) to name and bytes."""
+    """Draw stacked bars: for each, its parts as role (color) to name and bytes; ``label`` heads their names in the table."""
     stacked = tuple(
         (name, tuple((role, part, size) for role, (part, size) in parts.items()))
         for name, parts in rows.items()
     )
-    return Html(figures.bars(figures.Bars(title, stacked, limit_bytes, limit_name)))
+    return Html(figures.bars(figures.Bars(title, stacked, limit_bytes, limit_name, label)))
 
 
 def cache_terms(q: Quantities, model: str) -> tuple[int, list[kernel.Term]]:

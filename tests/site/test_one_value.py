@@ -133,7 +133,7 @@ QUANTITIES: Final = (
     Quantity(
         "bound of experiment 5, ms",
         (
-            Place("chapters/09-prefill-and-decode.py", rf"writing one token 476(?:\.\d+)? {FIGURE}"),
+            Place("chapters/09-prefill-and-decode.py", rf"decode of one token 476(?:\.\d+)? {FIGURE}"),
             Place("evidence/claims.json", r'"s5-e5-decode",[^}]*?"computed_value": (\d+\.\d+)'),
             Place("evidence/claims.json", r'"s5-e5-prefill",[^}]*?"computed_value": (\d+\.\d+)'),
         ),

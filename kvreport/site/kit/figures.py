@@ -73,12 +73,14 @@ class Bars:
     Attributes:
         title: What the figure shows, in one sentence.
         bars: Name of each bar, and its parts: role (a key of :data:`COLOURS`), name, bytes.
+        label: What the bars' names are, in the table's heading.
     """
 
     title: str
     bars: tuple[tuple[str, tuple[tuple[str, str, float], ...]], ...]
     limit_bytes: float | None = None
     limit_name: str = ""
+    label: str = "Case"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def bars(data: Bars) -> str:
     rows = [[name, part, units.human_bytes(size)] for name, parts in data.bars for _, part, size in parts]
     keys = _legend([(COLOURS[role], name) for role, name in roles.items()])
     drawn = _stacked(data, WIDTH) + _stacked(data, NARROW)
-    return _figure(drawn, keys, data.title, ["bar", "part", "size"], rows)
+    return _figure(drawn, keys, data.title, [data.label, "Part", "Size"], rows)
 
 
 def _stacked(data: Bars, width: int) -> str:
