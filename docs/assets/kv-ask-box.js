@@ -85,7 +85,7 @@
       await kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state, ...layout });
       kvreport.remark?.(
         [
-          NEEDED.test(typed) && await needed(found, base),
+          (NEEDED.test(typed) || found.kvs?.length > 1) && await needed(found, base),
           counted && counted.said,
           laid && [laid.said, unlaid(found, laid)].filter(Boolean).join(" "),
           LONGEST.test(typed) && await longestFor(base),
@@ -208,7 +208,7 @@
 
   /* The layouts of as many GPUs as a question says, else of a server, by the requests that they serve: as a sentence, and the
      first. */
-  async function layoutsOn(id, { state }, base, experts = false) {
+  async function layoutsOn(id, { state, laid = [] }, base, experts = false) {
     const site = await kvreport.siteFor(base, state.engine);
     const model = await kvreport.modelFor(base, site, state.model), gpu = kvCapacity.gpuOf(site, id);
     if (!model || !gpu) return null;
@@ -222,7 +222,8 @@
       .map((one) => ({ layout: one.layout, users: kvCapacity.serve(one, context).users }))
       .sort((a, b) => b.users - a.users);
     // Expert parallelism that the question names is the answer's, whatever serves more.
-    const own = every.filter(({ layout }) => !experts || layout.ep);
+    const named = every.filter(({ layout }) => laid.some((one) => isLaid(one, layout)));
+    const own = named.length ? named : every.filter(({ layout }) => !experts || layout.ep);
     const able = own.length ? own : every;
     if (!able.length) return null;
     const what = `of ${kvreport.tokens(context)} tokens`, where = kvreport.onDevices(devices, gpu.short);
@@ -234,7 +235,9 @@
       : `No layout ${experts ? "with expert parallelism " : ""}serves a request ${what} on ${where}: ${
         able.map(({ layout }) => kvreport.result.ways(layout)).join(", ")
       }.`;
-    const without = others.length ? ` Without expert parallelism: ${listed(others)}.` : "";
+    const without = others.length
+      ? ` ${named.length ? "Other layouts" : "Without expert parallelism"}: ${listed(others)}.`
+      : "";
     return {
       layout: able[0].users || experts ? able[0].layout : undefined,
       latent: model.kind === "latent",
@@ -244,9 +247,9 @@
   }
 
   /* A layout that a question names and that has no numbers here, with the command that has them; "" for others. */
-  function unlaid({ laid: own, state }, { layouts }) {
-    const has = (layout) => ["tp", "pp", "dp"].every((name) => layout[name] === (own[name] || 1));
-    if (!own || layouts.some(has)) return "";
+  function unlaid({ laid = [], state }, { layouts }) {
+    const own = laid.find((one) => !layouts.some((layout) => isLaid(one, layout)));
+    if (!own) return "";
     const flags = kvKernel.words.flags, { gpu } = kvreport.now();
     const split = { tensor_parallel: own.tp, pipeline_parallel: own.pp, data_parallel: own.dp };
     const said = Object.entries(split).filter(([, number]) => number > 1).map(([name, number]) =>
@@ -256,6 +259,10 @@
       state.model.replace("--", "/")
     } --gpu ${gpu} ${said}.`;
   }
+
+  /* Whether a layout is one of tensors, stages and data ranks that a question names. */
+  const isLaid = (one, layout) =>
+    ["tp", "pp", "dp"].every((name) => layout[name] === one[name]) && layout.dcp === 1;
 
   /* Why the layout that a question names serves nothing, and what others of as many GPUs serve; "" where it serves. */
   async function shortage({ state, layouts }, base) {
@@ -524,10 +531,12 @@
         plain($(".kv-lead", page) || page.createElement("p")),
         rows.length &&
         (longest.length
-          ? `That is for 32K tokens. With ${
+          ? `These are for 32K tokens (128K for long documents). With ${
             kvreport.tokens(context)
           } tokens in Q4_K_M, the largest first: ${names}${more}.`
-          : `That is for 32K tokens. No model in Q4_K_M holds ${kvreport.tokens(context)} tokens.`),
+          : `These are for 32K tokens (128K for long documents). No model in Q4_K_M holds ${
+            kvreport.tokens(context)
+          } tokens.`),
       ].filter(Boolean).join(" ");
     }
     return $$("article table", page).map((table) => {

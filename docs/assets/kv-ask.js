@@ -640,8 +640,7 @@
         ...asks.filter((word) => !COSTS.test(word)),
       );
     }
-    /** @type {any} */
-    let split; // the layout of several that a question names
+    let laidOut = []; // layouts of a comparison
     const laid = LAYOUTS_APART.test(wordsOf(asked).join(" "));
     const about = {
       shared: SHARED.test(asked) && !TRACE.test(asked),
@@ -689,7 +688,7 @@
       const { tp = 1, pp = 1, dp = 1, dcp = 1 } = state;
       const devices = total || Math.max(tp, pp, dp, dcp);
       missed.splice(0, missed.length, ...missed.filter((word) => !/^([tped]p|dcp) \d+$/.test(word)));
-      if (pp * dp > 1 && tp * pp * dp === devices) split = { tp, pp, dp };
+      laidOut = layoutsNamed(asked, devices);
       const one = /^(tensor parallel|pipeline parallel|data parallel|\d+ GPUs in each)\b/;
       understood.splice(0, understood.length, ...understood.filter((said) => !one.test(said)));
       for (const name of ["pp", "dp", "ep", "dcp"]) delete state[name];
@@ -723,7 +722,7 @@
       also,
       formats: formatsBySide,
       kvs: cached?.kvs,
-      laid: split,
+      laid: laidOut,
       pixels: pixels && pixels.slice(1, 3).map(Number),
       asks,
       machine: machine?.id,
@@ -782,6 +781,23 @@
     const screen = SCREEN.exec(text);
     return screen ? [screen[0], ...SCREENS[screen[1].toLowerCase()]] : PIXELS.exec(text);
   }
+
+  /* The layouts of so many devices between which the words of a comparison stand. A side that names stages or data ranks alone
+     has tensors over the other devices. */
+  const layoutsNamed = (text, devices) =>
+    wordsOf(text).join(" ").split(/ (?:vs\.?|versus|or|against|than|compared (?:to|with)) /).flatMap(
+      (side) => {
+        const own = Object.fromEntries(
+          [...side.matchAll(/\b([tpd]p) ?(\d+)\b/g)].map(([, name, number]) => [name, Number(number)]),
+        );
+        const servers = /\b(\d+) (?:servers?|nodes?|machines?)\b/.exec(side);
+        if (servers && /\bpp\b(?! ?\d)/.test(side)) own.pp = Number(servers[1]);
+        const { pp = 1, dp = 1 } = own, tp = own.tp || devices / pp / dp;
+        return Object.keys(own).length && tp * pp * dp === devices && Number.isInteger(tp)
+          ? [{ tp, pp, dp }]
+          : [];
+      },
+    );
 
   /* Lengths of prompt and output in tokens and the first token's latency in ms, and the text without them. */
   function workloadIn(text, site) {

@@ -174,7 +174,7 @@
       state.eager && "no CUDA graphs",
     ].filter(Boolean);
 
-  const LISTED = 5; /* rules that a sentence names */
+  const LISTED = 8; /* rules that a sentence names */
 
   /* Which rules differ between two releases of one engine, as nodes of a sentence: both have the same numbers where none does. */
   async function rulesBetween(base, site, releases) {

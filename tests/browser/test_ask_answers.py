@@ -860,3 +860,26 @@ def test_ollama_without_a_machine_gets_the_whole_memory(page, address):
     )
     assert abs(weights + cache + buffers - whole) < 0.1
     assert cache == 8.0
+
+
+def test_layouts_that_a_question_names_come_first(page, address):
+    """Pipelines against tensor parallelism over two servers was a dead end, or nine layouts with none of the two first."""
+    page.goto(address)
+    page.wait_for_selector("[data-kv-shown]")
+    ask(
+        page,
+        "does pipeline parallelism over two nodes change the requests compared with TP 16? DeepSeek-V3 on 16 b200",
+    )
+    note = page.locator(
+        "[data-kv-remark]", has_text="Requests of 8K tokens at once on 16 × B200, by layout: "
+    )
+    note.wait_for()
+    asked = {"gpu": "b200-sxm-180gb", "context_tokens": 8192}
+    deep = "deepseek-ai/DeepSeek-V3"
+    staged = estimate(deep, tensor_parallel=8, pipeline_parallel=2, **asked).max_concurrent_requests
+    tensors = estimate(deep, tensor_parallel=16, **asked).max_concurrent_requests
+    told = sorted((("PP 2 + TP 8", staged), ("TP 16", tensors)), key=lambda one: -one[1])
+    assert (
+        f"by layout: {'; '.join(f'{name}: {number:,}' for name, number in told)}. Other layouts: "
+        in note.inner_text()
+    )
