@@ -22,7 +22,7 @@
     if (gpu.most && site.sizes[size] > gpu.most) return null; // a computer's own chip stands alone in it
     const index = placed && placed[size] ? placed[size][gpu.kind] : -1;
     if (weights === null || weights === undefined || index < 0) return null;
-    const [block, kept, constant, printed, divided] = model.plans[index];
+    const [block, kept, constant, printed, divided, steps] = model.plans[index];
     const rules = divided ? [ruleOf(divided)] : [];
     const loading = model.loaded[weightFormat][size];
     const added = Array.isArray(loading) ? loading[gpu.kind] : loading;
@@ -33,7 +33,7 @@
     if (step.tokens < model.least_step) return null; // no step holds the model's longest video
     const terms = step.tokens === usual
       ? printed
-      : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, usual);
+      : kernel.tokensInFlight(printed, steps ?? site.engine.in_flight, step.tokens, usual);
     const kept_back = reserveOf(site, model, gpu, size, step, kvFormat);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
     const [reserve, published, less, short] = kept_back;

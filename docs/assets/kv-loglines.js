@@ -318,7 +318,7 @@
     const released = model.weights.released[place];
     if (!made || released === null || released === undefined) return null;
     const [usual] = root.kvCapacity.usualStep(model, device || site.gpus.find((one) => one.kind === kind));
-    const terms = (plan) => kernel.tokensInFlight(plan[3], site.engine.in_flight, tokens, usual);
+    const terms = (plan) => kernel.tokensInFlight(plan[3], plan[5] ?? site.engine.in_flight, tokens, usual);
     const bytes = (plan) => (length) => kernel.requestBytes(plan[2], terms(plan), length);
     const [block, kept, constant] = made;
     const added = model.loaded.released[place];

@@ -81,6 +81,7 @@ class BlockPlan:
     first_page_bytes: int = 0  # Bytes of a block of its first group.
     # True if all tensor ranks hold the same rows, of which the release can keep one copy in host memory.
     one_copy: bool = False
+    steps_in_flight: int = 1  # Scheduler steps whose tokens its windows hold.
 
     def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Everything that one request of each context reserves: its blocks, and its part of other pools."""

@@ -160,7 +160,9 @@ class Columns:
                     }
                     for n, plan in enumerate(stages_plans):
                         if _is_divided(plan):
-                            index = made.setdefault(json.dumps(_plan(plan)), len(made))
+                            index = made.setdefault(
+                                json.dumps(_plan(plan, site.engine.steps_in_flight)), len(made)
+                            )
                             for kind in kinds:
                                 rows[first + n][kind] = index
                         elif kinds and place.layout.is_tensor_only:  # pools that the browser cannot divide
@@ -437,15 +439,18 @@ def _is_divided(plan: BlockPlan) -> bool:
     return pool is None or pool.is_division or pool.divided is not None
 
 
-def _plan(blocks: BlockPlan) -> list[Any]:
+def _plan(blocks: BlockPlan, usual_steps: int) -> list[Any]:
     pool = blocks.pool
     divided = None if pool is None or pool.is_division else pool.divided
-    return [
-        blocks.block_bytes,
-        blocks.kept_blocks,
-        *_profile(blocks.profile),
-        *([] if divided is None else [list(divided)]),
+    constant, terms = _profile(blocks.profile)
+    windows = any(cap for _, _, cap in terms)
+    further = [
+        None if divided is None else list(divided),
+        blocks.steps_in_flight if windows and blocks.steps_in_flight != usual_steps else None,
     ]
+    while further and further[-1] is None:
+        further.pop()
+    return [blocks.block_bytes, blocks.kept_blocks, constant, terms, *further]
 
 
 def _profile(profile: CacheProfile) -> list[Any]:

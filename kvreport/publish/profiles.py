@@ -255,7 +255,8 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
     ``weights[format][size]`` is bytes per device or null, and ``loaded[format][size]`` what loading
     adds: one number, or one for each kind of device (null where the release refuses the weights); ``reserve[class][size]`` is [bytes,
     uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]], with
-    the fields of :class:`kvreport.accounting.kernel.PoolRule` as a fifth where states or windows have pools of their own;
+    the fields of :class:`kvreport.accounting.kernel.PoolRule` as a fifth where states or windows have pools of their own, else
+    null, and as a sixth how many scheduler steps its windows hold where these are not ``engine.in_flight``;
     ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
     of device]} where their kernels lay the format out differently; a cap of 0 is none. ``refused`` is why the engine does not

@@ -631,6 +631,7 @@ def test_blocks_of_interleaved_latents_hold_whole_rows_since_0_33(catalog: Catal
             kv_format=catalog.kv_formats["fp8"],
             tensor_parallel=1,
             device=Device.of(catalog.accelerator("b200-sxm-180gb")),
+            steps=2,
         )
         page = layers._latent(windowed)
         assert (page.stride_bytes, page.content_bytes) == (stride, 32 * (512 + 16)), release
@@ -665,6 +666,46 @@ def test_a_window_reserves_what_it_sees_and_the_tokens_in_flight(
         seen = min(128 - 1 + in_flight, context)
         wanted = -(-seen // 16) + 1 - (-context // 16)
         assert int(plan.profile.request_bytes(context)) == wanted * block, context
+
+
+@pytest.mark.parametrize(
+    ("release", "runner", "stages", "steps"),
+    [
+        ("0.25.1", None, 4, 1),
+        ("0.26.0", "first", 1, 2),
+        ("0.26.0", "first", 4, 4),
+        ("0.33.0", None, 1, 2),
+        ("0.33.0", None, 2, 3),
+        ("0.33.0", None, 8, 9),
+    ],
+)
+def test_a_window_reserves_a_step_of_every_stage(
+    release: str, runner: str | None, stages: int, steps: int
+) -> None:
+    """0.26.0 and 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``: one each, and one more with the second runner."""
+    plan = kvreport.estimate(
+        "openai/gpt-oss-120b",
+        gpu="h100",
+        engine=f"vllm@{release}",
+        pipeline_parallel=stages,
+        model_runner=runner,
+        max_batched_tokens=8192,
+        context_tokens=131072,
+    ).plan
+    assert {cap for _, _, cap in plan.profile.flat[1]} == {0, 128 - 1 + steps * 8192}
+    assert plan.steps_in_flight == steps
+
+
+def test_windows_of_stages_hold_the_requests_that_the_planner_of_vllm_counts() -> None:
+    """Answers of vLLM 0.33.0's own planner over 3 stages of an H100 each, for pools of 40 GiB and steps of 8,192 tokens."""
+    plan = kvreport.estimate(
+        "openai/gpt-oss-120b", gpu="h100", engine="vllm@0.33.0", pipeline_parallel=3, context_tokens=131072
+    ).plan
+    blocks = 40 * 1024**3 // plan.block_bytes
+    assert blocks == 218_453
+    assert blocks * plan.block_bytes / int(plan.profile.request_bytes(131072)) == pytest.approx(
+        21.314567, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(("top_k", "stride", "places"), [(125, 4, 128), (126, 4, 256), (2048, 4, 2176)])

@@ -36,7 +36,9 @@ from kvreport.accounting.engines.vllm.kernels import (
     takes_a_choice,
     uncompressed,
 )
-from kvreport.accounting.engines.vllm.releases import state_slots
+from kvreport.accounting.engines.vllm.profiling import Shape
+from kvreport.accounting.engines.vllm.releases import state_slots, steps_in_flight
+from kvreport.accounting.engines.vllm.reserve import runs_second
 from kvreport.accounting.kv_cache import (
     SERVED_BYTES,
     heads_per_rank,
@@ -91,6 +93,8 @@ def plan(
         InputError: If the cache format or the parallel layout is impossible.
     """
     serving, kv_format, layout = case.serving, case.kv_format, case.layout
+    vendor = {} if case.accelerator is None else {"vendor": case.accelerator.vendor.upper()}
+    second = runs_second(model, Shape.of(model), engine, **vendor)
     layers = _Layers(
         model=model,
         engine=engine,
@@ -99,6 +103,7 @@ def plan(
         tensor_parallel=layout.tensor,
         device=Device.of(case.accelerator),
         images=case.images,
+        steps=steps_in_flight(engine, stages=layout.pipeline, second=second),
     )
     if _is_plain(kv_format) and layers.only_packed():
         raise InputError(
@@ -160,6 +165,7 @@ def plan(
         printed=printed,
         first_page_bytes=first_page,
         one_copy=_is_replicated(groups, engine),
+        steps_in_flight=layers.steps,
     )
 
 
@@ -211,6 +217,7 @@ class _Layers:
         kv_format: KvFormat | None,
         tensor_parallel: int,
         device: Device,
+        steps: int,
         images: bool = True,
     ) -> None:
         self.model = model
@@ -230,7 +237,8 @@ class _Layers:
         # Models of states alone never cache by default (config/model.py::is_prefix_caching_supported).
         by_default = engine.state_prefix_caching and self._has_attention()
         self.prefix_caching = by_default if caching is None else caching
-        self.in_flight = engine.steps_in_flight * serving.max_batched_tokens
+        self.steps = steps
+        self.in_flight = steps * serving.max_batched_tokens
         self.kernels = Kernels(engine, device, self.shape, model.architecture, self.fp8)
         self.block_tokens = (
             self._hybrid_block()
@@ -289,7 +297,7 @@ class _Layers:
         if any(page.growth == "sliding" for group in groups for page, _ in group.pages):
             yield (
                 f"each sliding-window layer also reserves space for {self.in_flight:,} tokens in flight "
-                f"({self.engine.steps_in_flight} steps of {self.serving.max_batched_tokens:,})"
+                f"({self.steps} steps of {self.serving.max_batched_tokens:,})"
             )
         if self._in_fp4():
             yield (

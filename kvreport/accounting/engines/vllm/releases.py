@@ -60,6 +60,18 @@ def second_runner(
     return listed or not experts
 
 
+def steps_in_flight(engine: Engine, *, stages: int, second: bool) -> int:
+    """Scheduler steps whose tokens a window reserves memory for (``max_concurrent_batches``).
+
+    Each pipeline stage works on a step of its own. The second model runner schedules one more; the first one schedules
+    none ahead where there are stages.
+    """
+    usual = engine.steps_in_flight
+    if stages == 1 or release_of(engine).count("steps_in_flight") == 1:
+        return usual
+    return stages + (second and usual > 1)
+
+
 def state_slots(release: Release, *, caching: bool, checkpoint: bool) -> int:
     """Blocks of state that a request is charged for, without speculation.
 
