@@ -216,6 +216,8 @@ def part(name: str, keys: Keys, prefix: str = "", /, **given: Any) -> Tensors:  
     base = f"{prefix}." if prefix else ""
     rows = [row for row in listed.rows if scope.holds(row.condition)]
     tensors = [tensor for row in rows for tensor in row_tensors(row, scope, empty=True)]
+    if not base and all("<" not in tensor.name for tensor in tensors):
+        return tuple(tensors)
     return tuple(replace(tensor, name=_filled(f"{base}{tensor.name}", given)) for tensor in tensors)
 
 

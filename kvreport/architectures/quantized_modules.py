@@ -53,6 +53,8 @@ class Quantization:
         module = path.removesuffix(".weight").replace("*", "0")
         if self.decide is not None:
             return self.decide(module, tensor)
+        if not self._rules:
+            return None
         table = tensor.component == "embedding"
         if not (tensor.linear or table) or (self.keeps_head and tensor.component == "output_head"):
             return None
