@@ -393,7 +393,7 @@ def test_prices_of_unequal_gpus_add_up() -> None:
 
 
 def test_stages_with_data_ranks_take_fewer_gpus_than_tensor_ranks() -> None:
-    """DeepSeek-V4-Pro, 64 x 128K on H100: 4 stages of 8 data ranks, where stages of TP 8 alone take 416 GPUs.
+    """DeepSeek-V4-Pro, 64 x 128K on H100: 4 stages of 8 data ranks, where stages of TP 8 alone take 352 GPUs.
 
     With steps of 8,192 tokens, of which windows keep one for every stage and one more, they take four times the GPUs.
     """
@@ -417,7 +417,7 @@ def test_stages_with_data_ranks_take_fewer_gpus_than_tensor_ranks() -> None:
         max_seqs=best.users_each // 8,
     )
     assert answer.max_concurrent_requests_by_memory == best.users_held
-    assert by_layout(whole)["pp4-tp8"].devices == 416
+    assert by_layout(whole)["pp4-tp8"].devices == 352
     assert "--data-parallel-size 8" in found.describe(best)["commands"]["vllm"]
 
 
