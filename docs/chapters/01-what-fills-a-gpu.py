@@ -13,7 +13,7 @@
 # memory.
 #
 # A **token** is a piece of text, about three quarters of an English word. A conversation of 2,048 tokens fills three or four
-# printed pages. For token counts, K means 1,024: 2K is 2,048, and 128K is 131,072.
+# printed pages. In token counts, K means 1,024: 2K is 2,048, and 128K is 131,072.
 
 # %% tags=["hide"]
 import kvreport
@@ -77,7 +77,7 @@ guess(
     low=0,
     high=10_000,
     why=f"Each of these conversations takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. "
-    "Without a length, a number of conversations means nothing.",
+    "A number of conversations therefore means nothing without their length.",
 )
 
 # %% [markdown]
@@ -142,13 +142,13 @@ choose(
     "Which takes more memory: one conversation of 128K tokens, or the weights of the model?",
     wrong(
         "The weights, by far",
-        "Only for short conversations: at 2K, the cache is less than two percent of the total.",
+        "This is true only for short conversations. At 2K tokens, the cache is less than two percent of the total.",
     )
     if is_larger
     else right("The weights", sizes),
     right("The conversation", sizes) if is_larger else wrong("The conversation", sizes),
     wrong(
-        "Neither: the cache is in the computer's main memory",
+        "Neither: the cache is in system memory, outside the GPU",
         "The GPU reads the cache in every step, so the cache must be in GPU memory.",
     ),
 )
@@ -208,7 +208,7 @@ instrument(
         limit_label="GPU memory",
         goals=(
             Goal("Run out of memory.", "state", 1),
-            Goal("Then make it fit again, without going back to one conversation.", "state", 0),
+            Goal("Make it fit again without going back to one conversation.", "state", 0),
         ),
     )
 )
@@ -258,7 +258,7 @@ table(
 
 # %% tags=["hide"]
 takeaway(
-    "Weights are a fixed cost. The KV cache depends on traffic: conversations × tokens × bytes per token. The cache, not the "
+    "Weights are a fixed cost. The size of the KV cache depends on traffic: it is conversations × tokens × bytes per token. The cache, not the "
     "weights, limits how many conversations fit."
 )
 
@@ -268,7 +268,7 @@ takeaway(
 # - The calculation assumes conversations of equal length. Real lengths differ, and
 #   [PagedAttention](08-pages.py) allocates memory as conversations grow.
 # - In some models, not every layer stores every token. See [sliding windows and hybrid models](06-forgetting-on-purpose.py).
-# - Time is also a limit. See [prefill and decode](09-prefill-and-decode.py).
+# - Speed is also a limit. See [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
 
@@ -348,7 +348,7 @@ quiz(
         "Interview question: a quantized model loads without trouble. Can memory still limit the server?",
         wrong(
             "No: once the weights fit, memory is solved",
-            "This is the common wrong answer. Loading tests only the weights.",
+            "Loading shows only that the weights fit. The cache grows while the server runs.",
         ),
         right(
             "Yes: the cache grows with context and concurrency",

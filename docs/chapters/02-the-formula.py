@@ -9,7 +9,8 @@
 #
 # ## How many requests, and how long?
 #
-# Qwen2.5 7B runs on one H100. How many requests of 2K, 8K, 32K or 128K tokens fit? Can you answer without a computer?
+# Qwen2.5 7B runs on one H100. How many requests of 2K, 8K, 32K or 128K tokens fit? This chapter shows how to compute the answer
+# by hand.
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -102,7 +103,7 @@ drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
 # %% tags=["hide"]
 choose(
     "Which of these factors can you change without choosing another model?",
-    wrong("Layers and head dim", "These are part of the model."),
+    wrong("Layers and head dim", "Layers and head dim are fixed by the model."),
     wrong("KV heads", "The number of KV heads is fixed before training."),
     right(
         "Bytes per number, tokens and requests",
@@ -302,8 +303,7 @@ eight = q.kv_bytes(layers=32, kv_heads=8, head_dim=128, tokens=4096, requests=8)
 claim(four, 2_147_483_648)
 claim(eight - four, four)
 exercise(
-    "**2.** The same model serves 4 requests of 4,096 tokens. Then the number of requests doubles. How many GiB does the cache "
-    "take now?",
+    "**2.** The same model serves 4 requests of 4,096 tokens, and the number of requests doubles. How many GiB does the cache take then?",
     eight / GiB,
     unit="GiB",
     solution=f"{four:,} bytes ({four / GiB:g} GiB) before, {eight / GiB:g} GiB after. Only the last factor changed, and the cache "
@@ -341,17 +341,20 @@ quiz(
         right("Every token has a key and a value", "Both are stored, in every layer and every KV head."),
         wrong(
             "A number has two bytes",
-            "That is a different factor. With FP8 it is 1, but the 2 for key and value remains.",
+            "The bytes per number are a different factor. With FP8, that factor is 1, but the 2 for key and value remains.",
         ),
-        wrong("Prompt and answer are stored separately", "They are in the same cache."),
+        wrong(
+            "Prompt and answer are stored separately",
+            "The tokens of the prompt and of the answer are in the same cache.",
+        ),
     ),
     item(
         "A calculator multiplies by the number of attention heads. For a model with 32 heads and 8 KV heads, its result is …",
-        wrong("right", "This is the common wrong answer. Query heads are not stored."),
-        right("4 times too large", "Only the 8 KV heads are stored. Four query heads share each KV head."),
+        wrong("correct", "Query heads are not stored. Only the 8 KV heads are."),
+        right("4 times too large", "Only the 8 KV heads are stored: four query heads share each of them."),
         wrong(
             "4 times too small",
-            "The calculator counts more heads than are stored, so its result is too large.",
+            "The calculator counts more heads than the cache stores, so its result is too large.",
         ),
     ),
     item(

@@ -298,7 +298,7 @@ quiz(
         ),
         wrong(
             "Serving should process one request at a time",
-            "This is the common wrong answer. One request uses a fraction of the GPU.",
+            "One request uses only a fraction of the GPU. Sharing heads lets more requests run at once.",
         ),
     ),
     item(

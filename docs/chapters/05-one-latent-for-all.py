@@ -127,9 +127,7 @@ claim(1_748_992 / one, 24.9, within=0.001)
 # %% tags=["hide"]
 choose(
     f"You split {NAME} over eight GPUs with tensor parallelism. How much of the cache does each GPU hold?",
-    wrong(
-        "An eighth", "This is the common wrong answer. It is right for models whose KV heads can be divided."
-    ),
+    wrong("An eighth", "This answer is right only for models whose KV heads can be divided."),
     wrong(
         "None: one GPU holds the cache for all",
         "Every GPU computes attention for its own heads and needs the cache to do so.",
@@ -303,13 +301,16 @@ quiz(
             "Keys and values are both reconstructed from one latent",
             "Only the latent and the rotary part are stored.",
         ),
-        wrong("The latent is stored in 8 bits", "That changes the bytes per number, not this factor."),
+        wrong(
+            "The latent is stored in 8 bits",
+            "The number of bits changes the bytes per number, not this factor.",
+        ),
     ),
     item(
         "What does tensor parallelism do to the cache of an MLA model?",
         wrong(
             "It divides the cache by the number of GPUs",
-            "This is the common wrong answer. Heads can be divided, but a latent cannot.",
+            "Heads can be divided among GPUs, but a latent cannot.",
         ),
         right(
             "Nothing: every GPU holds all of it",

@@ -312,7 +312,10 @@ quiz(
             "Bytes per token and the context limit",
             "The limit determines how long a request may be, not how much memory it takes.",
         ),
-        wrong("Bytes per token is enough", "This is the common wrong answer. It hides the states."),
+        wrong(
+            "Bytes per token is enough",
+            "This figure leaves out the states, whose size does not depend on the tokens.",
+        ),
     ),
     item(
         "What does “bytes per token” mean for a model with sliding windows?",

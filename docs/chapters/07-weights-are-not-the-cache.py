@@ -298,7 +298,10 @@ quiz(
             "Weights are quantized once. The cache is written while serving, and engines keep it in 16 bits for quality and kernel support",
             "Only a flag or the checkpoint's configuration changes it.",
         ),
-        wrong("They do: a 4-bit file makes everything 4-bit", "This is the common wrong answer."),
+        wrong(
+            "They do: a 4-bit file makes everything 4-bit",
+            "The file contains only weights. The cache is written while the model runs.",
+        ),
         wrong("The cache cannot be quantized", "FP8, INT8, INT4 and NVFP4 caches exist."),
     ),
     item(
@@ -308,7 +311,10 @@ quiz(
             "Because the cache still grows with length and concurrency",
             "The weights are only the fixed part.",
         ),
-        wrong("It is enough: once the weights fit, memory is solved", "This is the common wrong answer."),
+        wrong(
+            "It is enough: once the weights fit, memory is solved",
+            "The cache needs memory too, and for long contexts it can be larger than the weights.",
+        ),
     ),
     item(
         "Does an FP8 checkpoint have an FP8 cache?",

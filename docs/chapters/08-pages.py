@@ -8,7 +8,7 @@
 #
 # ## How much of the reserved memory is never used?
 #
-# Requests can be up to 4,096 tokens long, but most are far shorter. How much of the reserved memory is never used?
+# Requests can be up to 4,096 tokens long, but most are far shorter.
 
 # %% tags=["hide"]
 from kvreport.accounting.batching import Allocator, at_best, simulate
@@ -100,7 +100,7 @@ formula(
 
 # %% tags=["hide"]
 guess(
-    "A block holds 16 tokens. On average, how many places are empty in the last block of a request?",
+    "A block holds 16 tokens. On average, how many tokens of the last block of a request are empty?",
     float(last_page_waste(16)),
     unit="tokens",
     low=0,
@@ -119,7 +119,7 @@ guess(
 # %%
 table(
     "Memory that is reserved but empty, averaged over the duration of the requests",
-    ["Allocation", "Empty", "Reserved per token in use"],
+    ["Allocation", "Share of the reserved memory that is empty", "Tokens reserved per token in use"],
     rows,
 )
 
@@ -238,14 +238,14 @@ curves(
 
 # %% tags=["hide"]
 choose(
-    "Does a large block size hurt long requests more than short ones?",
+    "Does a large block size waste a larger share of long requests than of short ones?",
     wrong(
         "Yes: long requests have more blocks",
         "Only the last block can be partly empty, no matter how many blocks there are.",
     ),
     right(
         "No: the waste is half a block per request",
-        "This is a small share of a long request and a large share of a short one.",
+        "Half a block is a small share of a long request and a large share of a short one.",
     ),
     wrong(
         "The block size never matters",
@@ -302,7 +302,7 @@ exercise(
     unit="MiB",
     solution=f"Of about {16 * 32768 * token / GiB:.0f} GiB, {small:g} MiB are empty with blocks of 16, and {large:g} MiB are empty with "
     "blocks of 256. Throughput is the same, because the batch is the same. A published exercise asks why the block size matters more at long context. For memory, the block size matters less.",
-    traps={saved / 16: "This is the result for one request, but there are sixteen."},
+    traps={saved / 16: "This is the saving for one request, but there are sixteen."},
     more=[
         table(
             "Sixteen requests at once, 32,768 tokens each",
@@ -340,24 +340,24 @@ fold(
 quiz(
     item(
         "What did engines reserve before PagedAttention?",
-        wrong("Space for the prompt", "The answer has to fit too, and its length is unknown."),
+        wrong("Space for the prompt", "The answer must fit too, and its length is unknown in advance."),
         right("The maximum length, for each request", "A contiguous row cannot grow later."),
         wrong(
             "Nothing: memory was allocated for each token",
-            "Then tokens would be scattered without a table to find them.",
+            "Engines stored each request in one contiguous row and had no table to find scattered tokens.",
         ),
     ),
     item(
         "How much memory does a request waste with blocks?",
         right("Half a block on average", "Only its last block is partly empty."),
         wrong("Half of its memory", "Contiguous allocation wastes this much or more."),
-        wrong("Nothing", "The last block is rarely exactly full."),
+        wrong("Nothing", "The last block of a request is rarely exactly full."),
     ),
     item(
         "What happens when a request is preempted?",
         wrong(
             "The server crashes with an out-of-memory error",
-            "This is the common wrong answer. The pool is fixed, and running out of blocks is handled.",
+            "The engine allocates the pool at start-up and handles a lack of free blocks without an error.",
         ),
         right(
             "A running request is removed and recomputed later",

@@ -93,7 +93,7 @@ guess(
     unit="requests",
     low=0,
     high=100_000,
-    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. This is one request in flight for every fifty accounts.",
+    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. One request is in flight for every fifty employees.",
 )
 
 # %% tags=["hide"]
@@ -156,7 +156,14 @@ for tokens in (3000, 6000, 12000):
 
 table(
     f"GPUs for 64 requests on {NAME} by simple division, without engine reserve; weights and cache in 8 bits",
-    ["Tokens each", "GB each", "Cache, GB", "With weights, GB", "H100s", "H200s"],
+    [
+        "Tokens per request",
+        "GB per request",
+        "Cache of all requests, GB",
+        "With weights, GB",
+        "H100s",
+        "H200s",
+    ],
     rows,
     mark=1,
 )
@@ -168,7 +175,7 @@ choose(
     "By division, one H200 is enough at 6,000 tokens. Will it serve the 64 requests?",
     wrong(
         "Yes: the memory is large enough",
-        "This is the common wrong answer. The division leaves no memory for the engine.",
+        "The division leaves no memory for the engine itself.",
     ),
     right(
         "Not reliably",
@@ -331,7 +338,7 @@ exercise(
     unit="replicas",
     within=0,
     solution=f"A replica then serves {sixteen} requests. The result is 64 / {sixteen}, rounded up, instead of {ceil(64 / eight)}.",
-    traps={float(2 * ceil(64 / sixteen)): "This is the number of GPUs. Each replica has two."},
+    traps={float(2 * ceil(64 / sixteen)): "This is the number of GPUs. Each replica has two GPUs."},
 )
 
 # %% tags=["hide"]
@@ -345,8 +352,8 @@ exercise(
     within=0,
     solution="2,000 × 0.5 / 60 × 6 × 1.5 = 150.",
     traps={
-        100.0: "This is the average. Multiply by the burst factor.",
-        3000.0: "People are not requests in flight: use Little's law.",
+        100.0: "This is the average number. Multiply it by the burst factor to get the peak.",
+        3000.0: "This multiplies the people by the burst factor. Use Little's law to get the requests in flight.",
     },
 )
 
@@ -364,14 +371,20 @@ fold(
 quiz(
     item(
         "How do requests per second become requests in flight?",
-        right("Multiply by the seconds that each request takes", "This is Little's law."),
-        wrong("Multiply by the number of users", "The rate already includes the users."),
-        wrong("Divide by the number of GPUs", "The hardware is the last step."),
+        right(
+            "Multiply by the seconds that each request takes",
+            "By Little's law, the product is the average number of concurrent requests.",
+        ),
+        wrong("Multiply by the number of users", "The rate already includes all users."),
+        wrong("Divide by the number of GPUs", "The number of GPUs is the result of sizing, not an input."),
     ),
     item(
         "Does halving the context halve the hardware?",
-        wrong("Yes", "This is the common wrong answer. Weights and reserve stay the same."),
-        right("Only the part for the cache", "The weights stay the same."),
+        wrong("Yes", "Only the cache shrinks. The weights and the reserve stay the same."),
+        right(
+            "Only the part for the cache",
+            "The cache of each request halves, but the weights and the engine's reserve do not change.",
+        ),
         wrong("The context does not matter", "The context multiplies the cache of every request."),
     ),
     item(
@@ -380,7 +393,7 @@ quiz(
             "Cap the context length that the application accepts",
             "A cap costs nothing, and many applications never use the model's limit.",
         ),
-        wrong("Buy GPUs with more compute", "Memory limits the number of requests."),
+        wrong("Buy GPUs with more compute", "Memory, not compute, limits the number of requests."),
         wrong(
             "Quantize the weights to 2 bits",
             "Quantization costs quality and does not change the cache of a request.",

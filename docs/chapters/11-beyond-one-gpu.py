@@ -357,15 +357,15 @@ table(
 #
 # ## Offloading: the cache outside the GPU
 #
-# If no running request needs a cache, an engine can move it to the computer's main memory or to disk, and bring it back later.
-# Is this faster than reading the text again?
+# If no running request needs a cache, an engine can move it to system memory or to disk, and bring it back later.
+# Is this faster than computing the cache again?
 
 # %%
 CONTEXTS = [8192, 32768, 131072]
 ways = {
-    "main memory over PCIe 4.0 x16": "PCIe 4.0 x16",
-    "main memory over PCIe 5.0 x16": "PCIe 5.0 x16",
-    "main memory of a Grace chip": "NVLink-C2C",
+    "system memory over PCIe 4.0 x16": "PCIe 4.0 x16",
+    "system memory over PCIe 5.0 x16": "PCIe 5.0 x16",
+    "system memory of a Grace chip": "NVLink-C2C",
     "one NVMe drive on PCIe 4.0 x4": "NVMe (PCIe 4.0 x4)",
     "another server over 400 Gb/s": "400 Gb/s network",
 }
@@ -384,14 +384,14 @@ table(
 )
 
 # %% tags=["hide"]
-fast, disk = moved["main memory over PCIe 5.0 x16"], moved["one NVMe drive on PCIe 4.0 x4"]
+fast, disk = moved["system memory over PCIe 5.0 x16"], moved["one NVMe drive on PCIe 4.0 x4"]
 assert (fast.restore_s < again).all()
 claim(float(fast.restore_s[1]), 0.068, within=0.01)
 claim(float(disk.speedup[1]), 1.2, within=0.05)
 assert disk.speedup[0] < 1 < disk.speedup[2]
 
 # %% [markdown]
-# Loading from main memory is clearly faster than recomputing. A disk is slower for short texts and faster for long ones, because
+# Loading from system memory is clearly faster than recomputing. A disk is slower for short texts and faster for long ones, because
 # the data to move grows with the length, and the computation grows with its square. Offloading keeps the caches of requests
 # that *wait*. It does not increase the number of requests that run, because their caches must be on the GPU.
 
@@ -479,15 +479,15 @@ quiz(
         right("Until each GPU has one KV head", "A latent never shrinks."),
         wrong(
             "Always: eight GPUs, an eighth each",
-            "This is the common wrong answer. It holds up to the number of KV heads.",
+            "This is true only up to as many GPUs as the model has KV heads.",
         ),
-        wrong("Never", "KV heads are divided like other heads."),
+        wrong("Never", "Tensor parallelism divides KV heads among the GPUs, as it does query heads."),
     ),
     item(
         "Interview question: can the same cache be fully reused across unrelated requests?",
         wrong(
             "Yes: that is what prefix caching does",
-            "This is the common wrong answer. Prefix caching shares only a common beginning.",
+            "Prefix caching shares only a common beginning of the prompts.",
         ),
         right(
             "No: keys and values depend on everything before a token",
@@ -502,7 +502,7 @@ quiz(
             "Let more requests run at the same moment",
             "A running request reads its cache in every step, so the cache must be on the GPU.",
         ),
-        wrong("Save prefill time", "Bringing a cache back from main memory is faster than computing it."),
+        wrong("Save prefill time", "Bringing a cache back from system memory is faster than computing it."),
     ),
 )
 

@@ -52,7 +52,7 @@ choose(
     "Is “maximum concurrency” a limit, a guarantee or a measurement?",
     wrong(
         "A limit: the twelfth request is refused",
-        "This is the common wrong answer. Shorter requests need less memory, so more than twelve may run.",
+        "Shorter requests need less memory, so more than twelve may run at once.",
     ),
     wrong(
         "A measurement of the server's throughput",
@@ -359,8 +359,11 @@ fold(
 quiz(
     item(
         "“Available KV cache memory”: per GPU or in total?",
-        right("Per GPU", "The tokens below it are for all GPUs."),
-        wrong("In total", "This is the common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
+        right(
+            "Per GPU",
+            "The line prints the memory of one GPU. The number of tokens in the next line holds for all GPUs together.",
+        ),
+        wrong("In total", "This reading is the origin of complaints such as “only 31 GiB on two GPUs”."),
         wrong("Per request", "The figure is the whole pool of one GPU."),
     ),
     item(
@@ -370,11 +373,16 @@ quiz(
             "Tokens in the cache divided by the maximum length",
             "Your own requests are usually shorter.",
         ),
-        wrong("Requests per second times latency", "Nothing is measured."),
+        wrong(
+            "Requests per second times latency",
+            "The engine computes the figure at start-up and measures nothing.",
+        ),
     ),
     item(
         "nvidia-smi shows 72 of 80 GB in use by an idle server. Why?",
-        wrong("A memory leak", "This is the common wrong answer."),
+        wrong(
+            "A memory leak", "The memory in use is constant: the engine reserved it before the first request."
+        ),
         right(
             "The engine reserved its share at start-up", "Reserved memory is not the same as memory in use."
         ),

@@ -644,7 +644,10 @@ quiz(
     ),
     item(
         "The batch that fits in memory is far below the compute limit. What makes tokens cheaper?",
-        wrong("GPUs with more compute", "This is the common wrong answer. Compute is idle."),
+        wrong(
+            "GPUs with more compute",
+            "Bandwidth is the limit, and compute is idle.",
+        ),
         right(
             "Fewer bytes per token, or more memory and bandwidth", "Both raise the batch or shorten the step."
         ),
