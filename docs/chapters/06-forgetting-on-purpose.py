@@ -261,7 +261,7 @@ takeaway(
 meet = q.state(MODEL) / (q.kv_per_token("llama-3.1-8b") - q.kv_per_token(MODEL))
 claim(meet, 2349)
 exercise(
-    f"**1.** From what length (in tokens) does {NAME} need less cache than Llama 3.1 8B, both in 16 bits?",
+    f"**1.** At what length, in tokens, does the cache of {NAME} become smaller than that of Llama 3.1 8B, both in 16 bits?",
     meet,
     unit="tokens",
     solution=f"The state of {q.state(MODEL) / MB:.1f} MB divided by the "
@@ -306,30 +306,36 @@ quiz(
         "Which two numbers describe a hybrid model's cache?",
         right(
             "Bytes of one more token, and bytes that every request holds",
-            "The second one matters for short requests.",
+            "The bytes that every request holds matter most for short requests.",
         ),
         wrong(
             "Bytes per token and the context limit",
             "The limit determines how long a request may be, not how much memory it takes.",
         ),
         wrong(
-            "Bytes per token is enough",
+            "Bytes per token are enough",
             "This figure leaves out the states, whose size does not depend on the tokens.",
         ),
     ),
     item(
         "What does “bytes per token” mean for a model with sliding windows?",
-        wrong("The average over all layers", "The layers change their rate when the window is full."),
-        right("Nothing, unless the length is given", "It falls when the windows are full."),
-        wrong("The same as for any model", "Full attention has one rate at every length."),
+        wrong(
+            "The average over all layers",
+            "Sliding-window layers stop adding bytes when their windows are full, so an average is correct for only one length.",
+        ),
+        right("Nothing, unless the length is given", "The bytes per token fall when the windows are full."),
+        wrong(
+            "The same as for any model",
+            "Only with full attention does every token take the same number of bytes.",
+        ),
     ),
     item(
         "Very short requests take more memory with a hybrid model than with a plain model. Why?",
         right(
             "Each request holds all states, regardless of its length", "States are a fixed cost per request."
         ),
-        wrong("Hybrids have more layers", "Some do, but the states are the reason."),
-        wrong("Windows are always full", "Windows grow with the first tokens like any cache."),
+        wrong("Hybrids have more layers", "Some hybrids have more layers, but the states are the reason."),
+        wrong("Windows are always full", "A window fills with the first tokens, as any cache does."),
     ),
 )
 
