@@ -336,9 +336,6 @@
       const { state, ignored } = readState({ name: null, context: null });
       kvreport.put(text, state.name?.[0] || "");
       least = formed ? 0 : tokensOf(state.context?.[0] || "");
-      for (const link of least && !lengths() ? $$("tbody th a", table) : []) {
-        link.search = `?context=${least}`;
-      }
       show();
       said.append((!formed && ignoredNote(ignored)) || "");
     }
@@ -360,6 +357,7 @@
       const query = text.value, rows = rowsOf(table);
       if (query && table.tBodies[1]?.dataset.kvRows) return void whole(table).then(show);
       const long = least && lengths();
+      for (const link of least && !long ? $$("tbody th a", table) : []) link.search = `?context=${least}`;
       const shown =
         rows.filter((row) =>
           !(row.hidden = (Boolean(query) && !matches(words(row), query)) || (long && longest(row) < least))

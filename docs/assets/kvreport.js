@@ -880,8 +880,9 @@
     for (const [mark, name, files] of PARTS) {
       const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
-      const later = LATE.includes(name) &&
-        !(name in ASKED_BY ? ASKED_BY[name].some((key) => asked.has(key)) : location.search);
+      // A context is of the form where a page has one.
+      const own = (key) => asked.has(key) && (key !== "context" || !$("[data-kv-gpupage]"));
+      const later = LATE.includes(name) && !(name in ASKED_BY ? ASKED_BY[name].some(own) : location.search);
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
         if (parts !== here) return; // another page is shown by now
         for (const root of roots) attempt(() => parts.push(kvreport[name](root)));

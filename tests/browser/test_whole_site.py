@@ -717,6 +717,7 @@ def test_a_mac_from_the_front_page(page: Any, address: str) -> None:
 def test_lists_of_machines_follow_a_context(page: Any, address: str) -> None:
     """A question's 64K was dropped on the way to the machine, whose list is for 32K."""
     page.goto(f"{address}local/?context=64K&name=m3+pro+36")
+    page.locator(".kv-said", has_text="has the models that hold 64K tokens").wait_for()
     page.locator("#machines-table tbody a:visible", has_text="M3 Pro 36GB").click()
     page.wait_for_url("**/local/m3-pro-36/?context=65536")
     page.locator(".kv-said", has_text="hold a context of 64K.").wait_for()
