@@ -279,7 +279,7 @@ exercise(
 quiz(
     item(
         "Which line of the configuration determines the size of the cache?",
-        wrong("`num_attention_heads`", "The most common mistake of calculators: query heads are not stored."),
+        wrong("`num_attention_heads`", "Many calculators make this mistake. Query heads are not stored."),
         right("`num_key_value_heads`", "If it is missing, all attention heads are stored."),
         wrong(
             "`hidden_size`",
@@ -303,7 +303,7 @@ quiz(
     ),
     item(
         "A model has 64 heads and 8 KV heads. By what factor does GQA shrink its cache?",
-        wrong("2", "This would be 32 KV heads."),
+        wrong("2", "A factor of 2 would need 32 KV heads."),
         right("8", "64 / 8: eight query heads share one key and value."),
         wrong("56", "The factor is the quotient of the two numbers, not their difference."),
     ),

@@ -275,7 +275,7 @@ exercise(
 # %% tags=["hide"]
 ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(MODEL)
 exercise(
-    f"**2.** On one GPU with a 16-bit cache, Llama 3.1 8B takes how many times as much cache per token as {NAME}?",
+    f"**2.** On one GPU with a 16-bit cache, Llama 3.1 8B takes more cache per token than {NAME}. By what factor?",
     ratio,
     unit="times",
     solution=f"{q.kv_per_token('llama-3.1-8b'):,.0f} / {q.kv_per_token(MODEL):,.0f}. The smaller model takes more cache per token.",
@@ -296,7 +296,9 @@ fold(
 quiz(
     item(
         "Why does the MLA formula have no factor of 2?",
-        wrong("Values are not needed", "Values are needed, and are reconstructed like keys."),
+        wrong(
+            "Values are not needed", "Values are needed. They are reconstructed from the latent, as keys are."
+        ),
         right(
             "Keys and values are both reconstructed from one latent",
             "Only the latent and the rotary part are stored.",
@@ -319,7 +321,7 @@ quiz(
         wrong("It doubles the cache of each GPU", "The cache of each GPU stays the same."),
     ),
     item(
-        "“MLA compresses ten times.” What do you ask?",
+        "Someone says: “MLA compresses ten times.” What do you ask?",
         right(
             "Compared with what?",
             f"The factor is {full / one:.0f} compared with all heads of the same model, and "

@@ -306,10 +306,13 @@ quiz(
     ),
     item(
         "Why is lower weight precision not enough for long contexts?",
-        wrong("Because 4-bit weights are slower", "Speed is a separate question."),
+        wrong(
+            "Because 4-bit weights are slower",
+            "Long contexts need memory, and the speed of the weights does not change that.",
+        ),
         right(
             "Because the cache still grows with length and concurrency",
-            "The weights are only the fixed part.",
+            "The weights are only the fixed part of the memory.",
         ),
         wrong(
             "It is enough: once the weights fit, memory is solved",

@@ -333,7 +333,7 @@ exercise(
     within=0,
     solution=f"Each request takes {each} of {blocks:,} blocks. The result is far more than the printed {blocks * 16 / 131_072:.2f}, "
     "which is for requests of the maximum length.",
-    traps={float(blocks * 16 // 131_072): "This is for requests of 131,072 tokens."},
+    traps={float(blocks * 16 // 131_072): "This is the number of requests of 131,072 tokens."},
 )
 
 # %% tags=["hide"]
@@ -368,10 +368,12 @@ quiz(
     ),
     item(
         "How is “maximum concurrency” computed?",
-        wrong("Memory divided by weights", "The weights are already subtracted."),
+        wrong(
+            "Memory divided by weights", "The weights are already subtracted from the memory for the cache."
+        ),
         right(
             "Tokens in the cache divided by the maximum length",
-            "Your own requests are usually shorter.",
+            "The maximum length is the worst case. Most requests are shorter, so more of them fit.",
         ),
         wrong(
             "Requests per second times latency",
