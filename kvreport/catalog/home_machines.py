@@ -113,9 +113,9 @@ class HomeMachines(CatalogFile):
     def _apple(self, chip: AppleChip, size: int) -> Accelerator:
         seen = size in self.apple.observed
         note = (
-            "Metal's recommended working set for this size in recent versions of macOS; shared with the system."
+            f"This is Metal's recommended working set for {size} GB in recent versions of macOS. The system uses the same memory."
             if seen
-            else "We found no log of this size, so the share is that of the next smaller size with a log."
+            else "We found no log of a Mac with this much memory, so the share of the next smaller size with a log is used."
         )
         card = Card(
             id=f"{chip.id}-{size}",

@@ -419,7 +419,7 @@ def _machine(
         sections.append(
             Section(
                 "experts",
-                "Larger models partly in main memory: how many layers on the GPU",
+                "Larger models partly in system memory: how many layers on the GPU",
                 render("local/in_part.html", uri, {"table": larger, "gpu_id": machine.id}),
             )
         )
@@ -479,7 +479,7 @@ def _short(missing: int) -> str:
 def _in_part(
     machine: Accelerator, found: tuple[Candidate, ...], device: LocalDevice, splits: Mapping[str, Split]
 ) -> Table:
-    """Models that need some experts, or else some layers, in main memory at 8K tokens, those that need the least first."""
+    """Models that need some experts, or else some layers, in system memory at 8K tokens, those that need the least first."""
     rows = []
     for one in found:
         if machine.is_unified:
