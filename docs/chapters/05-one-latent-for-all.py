@@ -88,7 +88,7 @@ formula(
 # `config.json`, `kv_lora_rank` is the size of the latent, and `qk_rope_head_dim` is the size of the rotary part.
 
 # %% [markdown]
-# ## Worked example: one latent against all heads
+# ## Worked example: one latent versus all heads
 
 # %%
 table(
@@ -159,7 +159,7 @@ table(
 claim(q.kv_per_token("llama-3.1-70b", tp=8), 40_960)
 claim(q.kv_per_token("llama-3.1-70b", tp=16), 40_960)
 bars(
-    "Memory on each of eight H200s with 100 requests of 32K tokens. Each GPU stores a share of Llama's keys and values, "
+    "Memory needed on each of eight H200s for 100 requests of 32K tokens. Each GPU stores a share of Llama's keys and values, "
     f"but all latents of {NAME}.",
     {
         "Llama 3.1 70B": {

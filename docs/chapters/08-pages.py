@@ -213,7 +213,7 @@ instrument(
         ),
         {},
         goals=(
-            Goal("Leave more than a fifth of the reserved memory empty.", "much", 1),
+            Goal("Find settings that leave more than a fifth of the reserved memory empty.", "much", 1),
             Goal("Bring the waste below a fifth without changing the block size.", "much", 0),
         ),
         rows=((2, 1), (2, 3), (2, 7), (6, 1), (6, 3), (6, 7)),
@@ -269,7 +269,7 @@ takeaway(
 #
 # - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then hold
 #   hundreds of tokens. See [reading start-up logs](12-what-the-log-says.py).
-# - This chapter leaves out that requests can *share* the blocks of a common beginning. See [prefix caching](11-beyond-one-gpu.py).
+# - This chapter does not cover sharing: requests with a common prefix can *share* its blocks. See [prefix caching](11-beyond-one-gpu.py).
 #
 # ## Exercises
 
@@ -350,7 +350,7 @@ quiz(
     item(
         "How much memory does a request waste with blocks?",
         right("Half a block on average", "Only its last block is partly empty."),
-        wrong("Half of its memory", "Contiguous allocation wastes this much or more."),
+        wrong("Half of its memory", "Contiguous allocation can waste this much or more."),
         wrong("Nothing", "The last block of a request is rarely exactly full."),
     ),
     item(
@@ -371,5 +371,5 @@ quiz(
 # ## Next
 #
 # - [Prefill and decode](09-prefill-and-decode.py)
-# - [Blocks against rows, measured](../evidence/measured/index.md#e6)
+# - [Blocks versus rows, measured](../evidence/measured/index.md#e6)
 # - Kwon et al., ["Efficient Memory Management for Large Language Model Serving with PagedAttention"](https://arxiv.org/abs/2309.06180)

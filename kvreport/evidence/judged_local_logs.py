@@ -26,14 +26,19 @@ class Judged:
     fits: bool | None  # Whether ours says that it fits; None for a start without devices.
 
     @property
-    def total_error(self) -> float | None:
-        """Relative error of the sum of everything printed that is not given; None where nothing is."""
+    def totals_mib(self) -> tuple[float, float] | None:
+        """Everything that is printed, as printed and as predicted, with given weights in both; None where all is given."""
         known = [part for part in self.log.printed if not (part == "weights" and self.log.mix == PRINTED)]
         if not known:
             return None
-        observed = sum(self.log.printed[part] for part in known)
         fixed = self.log.weights_mib or 0.0
-        return (fixed + sum(self.ours[part] for part in known)) / (fixed + observed) - 1
+        printed, ours = (sum(sizes[part] for part in known) for sizes in (self.log.printed, self.ours))
+        return fixed + printed, fixed + ours
+
+    @property
+    def total_error(self) -> float | None:
+        """Relative error of :attr:`totals_mib`; None where there are none."""
+        return None if self.totals_mib is None else self.totals_mib[1] / self.totals_mib[0] - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def tables(check: ClassCheck) -> Iterator[Table]:
         numbers("Refused", lambda name: statuses(name, "refused")),
         numbers("Not built by transformers", lambda name: statuses(name, "not built")),
         numbers("Different", lambda name: statuses(name, "differs")),
-        numbers("Small variation exact", lambda name: sum(one.small == "exact" for one in groups[name])),
+        numbers("Exact with small changes", lambda name: sum(one.small == "exact" for one in groups[name])),
         numbers("Cache exact", lambda name: sum(one.cache == "exact" for one in groups[name])),
         numbers("One key changed", lambda name: sum(one.changes for one in groups[name])),
         numbers("Exact", lambda name: sum(one.exact_changes for one in groups[name])),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -42,10 +42,10 @@ def tables(catalog: Catalog) -> Iterator[Table]:
         texts("Log", lambda one: one.log.id),
         texts("Engine", lambda one: engine_name(one.log.engine)),
         texts("Model", lambda one: one.log.model),
-        numbers("Logged", lambda one: _mib(one.log.printed.values()), "MiB"),
-        numbers("Predicted", lambda one: _mib(one.ours.values() if one.log.printed else ()), "MiB"),
+        numbers("Logged", lambda one: _mib(one, 0), "MiB"),
+        numbers("Predicted", lambda one: _mib(one, 1), "MiB"),
         numbers("Error", lambda one: _error(one.total_error)),
-        numbers("First error", lambda one: _error(one.log.first_error)),
+        numbers("Error of the first prediction", lambda one: _error(one.log.first_error)),
         texts("Log says", lambda one: _WORDS[one.log.fits]),
         texts("Prediction", lambda one: _WORDS[one.fits]),
         texts("Source", lambda one: _source(one.log.source)),
@@ -59,8 +59,13 @@ def tables(catalog: Catalog) -> Iterator[Table]:
         yield _held(held)
 
 
-def _mib(sizes: Iterable[float]) -> Cell:
-    return Cell(f"{sum(sizes):,.0f}", value=sum(sizes))
+def _mib(one: Judged, side: int) -> Cell:
+    """The compared total, as printed (0) or as predicted (1)."""
+    return (
+        Cell("–")
+        if one.totals_mib is None
+        else Cell(f"{one.totals_mib[side]:,.0f}", value=one.totals_mib[side])
+    )
 
 
 def _source(text: str) -> Cell:
@@ -72,12 +77,12 @@ def _checked(found: LlamaCheck) -> Table:
     compared = sum(one.compared for one in good)
     exact = sum(one.compute for one in good)
     stopped = sum(len(one.ended) for one in good)
+    missing = len(found.settings) * len(good) - compared
     rest = (
-        f". {counted(stopped, 'case|cases')} in which llama.cpp itself stops are left out"
-        if stopped > 1
+        f". {counted(missing, 'case|cases')} left out; in {stopped} of them, llama.cpp itself stops"
+        if missing
         else ""
     )
-    rest = ". One case in which llama.cpp itself stops is left out" if stopped == 1 else rest
     return listing(
         f"Buffers that llama.cpp {found.build} plans for {len(good)} architectures: {exact} of {compared} compute buffers "
         f"are equal to the printed digit ({found.package}, CPU only){rest}",

@@ -19,7 +19,7 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
     checkout = f"{source.repository}/blob/{source.commit or 'main'}"
     at = f"{source.repository.removeprefix('https://github.com/')} at {(source.commit or '')[:8]}"
     yield listing(
-        f"{len(found.low_minimums)} of {minimums} stated minimums of memory are less than the weights that the checkpoint loads "
+        f"{len(found.low_minimums)} of {minimums} stated memory minimums are less than the weights that the engine loads "
         f"({at}; {found.checked_with})",
         found.low_minimums,
         texts("Recipe and variant", lambda one: _place(one, checkout)),
@@ -35,7 +35,7 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
         noun="variants",
     )
     yield listing(
-        f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; {unknown} more have no numbers. "
+        f"{len(found.commands_that_do_not_start)} of {commands} commands do not start; kvreport has no estimate for {unknown} more. "
         f"The length is the {flag_names('vllm')['context']} with which a command would start",
         found.commands_that_do_not_start,
         texts("Recipe, variant and hardware", lambda one: _place(one, checkout, one.hardware)),
@@ -46,14 +46,14 @@ def tables(found: RecipesCheck) -> Iterator[Table]:
             lambda one: f"{one.short_gib_per_gpu:,.1f}" if one.short_gib_per_gpu else "-",
             "GiB per GPU",
         ),
-        numbers("Length that would start", _length, "tokens"),
+        numbers("Longest context that starts", _length, "tokens"),
         texts("vLLM's own code", lambda one: said(one.engine)),
         css="kv-words",
         noun="commands",
     )
     if found.commands_without_numbers:
         yield listing(
-            f"{unknown} of {commands} commands name a model without numbers; the list of models known only by name shows which "
+            f"{unknown} of {commands} commands name a model that kvreport cannot estimate; the list of models known only by name shows which "
             "sources were searched for each",
             found.commands_without_numbers,
             texts("Model", lambda one: one.model),

@@ -31,7 +31,7 @@ def _simulator(simulator: dict[str, Any]) -> Table:
         for run in simulator["runs"]
     }
     return listing(
-        f"Hit tokens of LRU compared with {simulator['name']}, last half of each trace",
+        f"Tokens hit with LRU, compared with {simulator['name']}, second half of each trace",
         simulator["runs"],
         texts("Trace", lambda run: shipped_traces()[run["trace"]].label),
         numbers("Cache sizes with equal hits", lambda run: _equal(gaps[run["trace"]])),

@@ -139,7 +139,7 @@ def _sentence(
     if short is None:
         at_short = "no batch is large enough to take longer to compute than to read memory."
     else:
-        at_short = f"a step of fewer than about {units.count(short)} requests takes longer to read memory than to compute."
+        at_short = f"a decode step with fewer than about {units.count(short)} requests spends more time on reading memory than on computing."
     return pieces(said, f"At short contexts, {at_short}")
 
 
