@@ -33,7 +33,7 @@ def _of(*places: str) -> Any:
     raise ImportError(f"{places[0]}: {why}")
 
 
-class _Group(types.SimpleNamespace):
+class _ProcessGroup(types.SimpleNamespace):
     """A process group whose further calls have no other side."""
 
     def __getattr__(self, name: str) -> Any:
@@ -52,7 +52,7 @@ class RankGroup:
         self.first_rank, self.last_rank, self.unique_name = 0, size - 1, f"group of {size}"
         self.device_communicator = self.mq_broadcaster = None
         told = {"size": lambda: size, "rank": lambda: rank, "world_size": size}
-        self.device_group = self.cpu_group = _Group(**told)
+        self.device_group = self.cpu_group = _ProcessGroup(**told)
         self.use_custom_op_call = False
 
     def __getattr__(self, name: str) -> Any:
