@@ -318,7 +318,7 @@
     const [since, , on] = last("state_prefix_caching"), [, , slots] = last("state_slots_cached");
     return `Yes, prefix caching works with ${model.name}, which has recurrent states. vLLM has it on by default ${
       on === "yes" ? `since ${since}` : `until ${since}`
-    }, and SGLang in every release (--disable-radix-cache turns it off). The states of one request take ${
+    }, and SGLang too (--disable-radix-cache turns it off). The states of one request take ${
       gib(bytes)
     } GiB and are not shared. With prefix caching, vLLM reserves ${slots} of them for each request.`;
   }
