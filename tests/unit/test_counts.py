@@ -276,7 +276,7 @@ def test_feeds_and_pages_count_models_accelerators_and_rows_of_the_dataset(site:
     assert (said["Models"], said["Accelerators"], said["Rows"]) == (f"{models:,}", f"{gpus:,}", "1,234,567")
     assert index.models(site)["headline"].startswith(f"{models} models,")
     assert index.gpus(site)["headline"].startswith(f"{gpus} accelerators:")
-    assert f"of {models} models they serve" in index.gpus(site)["headline"]
+    assert f"of {models} models each can serve" in index.gpus(site)["headline"]
 
 
 def test_the_model_named_for_a_machine_is_the_largest_recent_one_that_an_estimate_serves(
