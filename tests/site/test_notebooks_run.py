@@ -164,8 +164,8 @@ def test_a_script_runs_for_another_gpu_and_names_it(number, quantities, capsys):
             False,
         ),
         ("14", {"llama-3.1-70b": "mistral-7b"}, "This still meets the target, but prefill needs more", True),
-        ("09", {}, "an FP8 cache", False),
-        ("09", {'"llama-3.1-8b", "H100"': '"qwen3-32b", "H100"'}, "an FP8 cache", True),
+        ("09", {}, "FP8 cache", False),
+        ("09", {'"llama-3.1-8b", "H100"': '"qwen3-32b", "H100"'}, "FP8 cache", True),
     ],
     ids=["its case", "exercise 5", "small", "its bounds", "other bounds"],
 )
