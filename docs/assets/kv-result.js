@@ -192,7 +192,7 @@
         : kvState.isBefore(first, since) && !kvState.isBefore(last, since)
     );
     const computed = [...new Set(ends.map(of))].filter((one, _, all) =>
-      one &&
+      one && !one.label.endsWith(` ${one.version}`) &&
       (all.length === 1 ||
         ends.some((name) => of(name) === one && !`${one.version}.`.startsWith(`${release(name)}.`)))
     ).map((one) => `The numbers of this site for ${one.label} are those of ${one.version}.`);
