@@ -464,7 +464,8 @@ quiz(
             "Its blocks are cached but not reserved, so they can be evicted at any time.",
         ),
         right(
-            "No memory", "When a request ends, its blocks stay in memory only until other requests need the space."
+            "No memory",
+            "When a request ends, its blocks stay in memory only until other requests need the space.",
         ),
         wrong("One block", "No block is reserved for an idle agent."),
     ),
