@@ -45,8 +45,8 @@ def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gp
     slug, tp = model.replace("/", "--"), options.get("tensor_parallel", 1)
     page.goto(f"{address}?model={slug}&gpu={gpu}&tp={tp}&context={options['context_tokens']}")
     page.wait_for_selector("[data-kv-shown^='?model=']")
-    said = page.locator("[data-kv-slot=conditions]", has_text="the KV pool of").inner_text()
-    assert f"holds {answer.kv_pool_tokens:,} tokens." in said
+    said = page.locator("[data-kv-slot=conditions]", has_text="The KV pool is").inner_text()
+    assert f"holds {answer.kv_pool_tokens:,} tokens in total." in said
     assert f"{answer.budget.kv_pool_bytes / 2**30:.2f} GiB per GPU" in said
     # The number of the headline stands next to its range.
     error = f"{answer.budget.uncertainty_bytes / 2**30:.2f}"
