@@ -703,8 +703,13 @@
       missed.length = 0;
       understood.push("a deployment file");
     }
+    const memory = home.map((phrase) => /(?:^| )(\d+gb)$/.exec(phrase)?.[1]).find(Boolean);
     const machine = names.machines.find(({ id }) => id === state.gpu) ||
       home.map((phrase) => machineNamed(names.machines, phrase)).find(Boolean);
+    // A card of another size than every one of its name, as a laptop's: no other size answers for it.
+    const unlike = machine && machine.id !== state.gpu && CARD.test(machine.plain.match(/rtx|gtx|rx/)?.[0]) &&
+      memory &&
+      /\d+gb/.test(machine.plain) && !machine.plain.includes(memory) && memory;
     // People own one card of a computer, unless they say another number.
     if (state.gpu && machine && state.tp === undefined && !state.dp && !state.pp) state.tp = 1;
     return {
@@ -725,7 +730,7 @@
       laid: laidOut,
       pixels: pixels && pixels.slice(1, 3).map(Number),
       asks,
-      machine: machine?.id,
+      machine: unlike ? undefined : machine?.id,
       engines,
       unpublished,
       releases,
