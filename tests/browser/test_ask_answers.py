@@ -65,7 +65,7 @@ def test_the_answer_says_how_many_tokens_the_pool_holds(page, address, model, gp
 
 
 def test_the_printed_front_page_says_the_tokens_of_its_example(tiny_site):
-    printed = " tokens. Within the 80% error band of the pool"
+    printed = " tokens in total. Within the 80% error band of the pool"
     assert printed in tiny_site.html("")
 
 
